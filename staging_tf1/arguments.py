@@ -75,6 +75,13 @@ def refuse(what: str, argument: str, value: Any, expected: str, kind: type[Excep
     raise kind(f"{what} got {argument}={shown(value)}, expected {expected}.")
 
 
+def instance(what: str, argument: str, value: Any, kind: Any, expected: str) -> Any:
+    """Check that a value is of a class, or of one of several."""
+    if not isinstance(value, kind):
+        refuse(what, argument, value, expected)
+    return value
+
+
 class _Unset:
     """Marks an argument that was not passed. Not None, which a check refuses."""
 
@@ -216,6 +223,22 @@ def seconds(what: str, argument: str, value: Any) -> float:
     return secs
 
 
+_Number = TypeVar("_Number", int, float)
+
+
+def number_in(text: str, kind: type[_Number], least: int, most: int) -> _Number | None:
+    """Convert text from a command line or the environment to a number in the inclusive range, or to None.
+
+    >>> number_in("32", int, 1, 256), number_in("0", int, 1, 256), number_in("nan", float, 0, 60)
+    (32, None, None)
+    """
+    try:
+        number = kind(text)
+    except ValueError:
+        return None
+    return number if least <= number <= most else None
+
+
 def stall_secs_or_default(what: str, stall_secs: float | None, default: float = _STALL_SECS) -> float:
     """Return the seconds after which a step counts as stalled: the argument, the environment's, or else the default.
 
@@ -229,11 +252,8 @@ def stall_secs_or_default(what: str, stall_secs: float | None, default: float = 
     value = os.environ.get(STALL_ENVIRONMENT)
     if not value:
         return default
-    try:
-        secs = float(value)
-    except ValueError:
-        secs = -1.0
-    if not 0 <= secs <= MOST_SECS:
+    secs = number_in(value, float, 0, MOST_SECS)
+    if secs is None:
         raise ValueError(
             f"{STALL_ENVIRONMENT} is {shown(value)}, expected a number of seconds {in_range(0, MOST_SECS)}; 0 disables "
             f"the stall report."
@@ -265,11 +285,10 @@ def shard(what: str, value: Any, records: int) -> tuple[int, int]:
 def choice(what: str, argument: str, value: Any, choices: Sequence[str]) -> str:
     """Check a string against a list of choices."""
     expected = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
-    if not isinstance(value, str):
-        refuse(what, argument, value, expected)
-    if value not in choices:
-        refuse(what, argument, value, expected, ValueError)
-    return value
+    text: str = instance(what, argument, value, str, expected)
+    if text not in choices:
+        refuse(what, argument, text, expected, ValueError)
+    return text
 
 
 def function(what: str, argument: str, value: Any, expected: str) -> Any:
@@ -290,11 +309,10 @@ def op_name(what: str, value: Any, *, in_scope: bool = False) -> str | None:
     """Check a prefix for op names, or None. `in_scope` accepts names that are valid only inside another scope."""
     if value is None:
         return None
-    if not isinstance(value, str):
-        refuse(what, "name", value, "a string")
-    if not (_INNER_SCOPE if in_scope else _SCOPE).fullmatch(value):
-        refuse(what, "name", value, "a valid TensorFlow op name, such as 'train'", ValueError)
-    return value
+    name: str = instance(what, "name", value, str, "a string")
+    if not (_INNER_SCOPE if in_scope else _SCOPE).fullmatch(name):
+        refuse(what, "name", name, "a valid TensorFlow op name, such as 'train'", ValueError)
+    return name
 
 
 def listed(what: str, argument: str, value: Any, expected: str) -> list[Any]:
@@ -322,9 +340,7 @@ def path(what: str, argument: str, value: Any, *, remote: bool = False) -> str:
     too, of which `open` would make a folder "s3:". `remote` allows it: for paths that only TensorFlow opens.
     """
     expected = "a path: a string or an os.PathLike"
-    if not isinstance(value, (str, os.PathLike)):
-        refuse(what, argument, value, expected)
-    name = os.fspath(value)
+    name = os.fspath(instance(what, argument, value, (str, os.PathLike), expected))
     if not isinstance(name, str):
         refuse(what, argument, value, expected)
     try:

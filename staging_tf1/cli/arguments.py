@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
-from staging_tf1.arguments import close_to, in_range, path, shown
+from staging_tf1.arguments import close_to, in_range, number_in, path, shown
+
+_Number = TypeVar("_Number", int, float)
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -44,17 +46,7 @@ def whole_number(least: int, most: int) -> Callable[[str], int]:
     argparse.ArgumentTypeError: got '0', expected a whole number from 1 to 256
     """
 
-    def parse(text: str) -> int:
-        message = f"got {shown(text)}, expected a whole number {in_range(least, most)}"
-        try:
-            number = int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(message) from None
-        if not least <= number <= most:
-            raise argparse.ArgumentTypeError(message)
-        return number
-
-    return parse
+    return _number(int, "a whole number", least, most)
 
 
 def seconds(most: int) -> Callable[[str], float]:
@@ -67,15 +59,15 @@ def seconds(most: int) -> Callable[[str], float]:
     argparse.ArgumentTypeError: got 'nan', expected a number of seconds from 0 to 60
     """
 
-    def parse(text: str) -> float:
-        message = f"got {shown(text)}, expected a number of seconds {in_range(0, most)}"
-        try:
-            secs = float(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(message) from None
-        if not 0 <= secs <= most:
-            raise argparse.ArgumentTypeError(message)
-        return secs
+    return _number(float, "a number of seconds", 0, most)
+
+
+def _number(kind: type[_Number], name: str, least: int, most: int) -> Callable[[str], _Number]:
+    def parse(text: str) -> _Number:
+        number = number_in(text, kind, least, most)
+        if number is None:
+            raise argparse.ArgumentTypeError(f"got {shown(text)}, expected {name} {in_range(least, most)}")
+        return number
 
     return parse
 

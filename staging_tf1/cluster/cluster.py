@@ -12,7 +12,7 @@ from typing import Any
 from absl import logging
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import UNSET, flag, only_known, refuse, renamed, seconds, shown
+from staging_tf1.arguments import UNSET, flag, instance, only_known, refuse, renamed, seconds, shown
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.cluster.ledger import Ledger
 from staging_tf1.cluster.member import Member
@@ -252,8 +252,7 @@ class Cluster:
         (https://github.com/tensorflow/tensorflow/issues/21745).
         """
         copy = tf.ConfigProto()
-        if config is not None and not isinstance(config, tf.ConfigProto):
-            refuse("Cluster.session_config()", "config", config, "a tf.ConfigProto")
+        instance("Cluster.session_config()", "config", config, tf.ConfigProto | None, "a tf.ConfigProto")
         if config is not None:
             copy.CopyFrom(config)
         if self.is_distributed and not copy.device_filters:

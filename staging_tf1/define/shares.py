@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import refuse, shown
+from staging_tf1.arguments import instance, shown
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.errors import ClusterError, LeftoverWarning, warn
 from staging_tf1.graph.position import DYNAMIC, TowerRange
@@ -38,14 +38,13 @@ def check_cluster(what: str, cluster: Any) -> Cluster | None:
     """
     if cluster is None:
         return None
-    if not isinstance(cluster, Cluster):
-        refuse(what, "cluster", cluster, "a staging.Cluster")
-    if cluster.job == "ps":
+    own: Cluster = instance(what, "cluster", cluster, Cluster, "a staging.Cluster")
+    if own.job == "ps":
         raise ClusterError(
-            f"{what} was called on {cluster.member_task}, a parameter server, which only holds variables. Call "
+            f"{what} was called on {own.member_task}, a parameter server, which only holds variables. Call "
             f"cluster.serves() before you build the model, and exit if it returns True."
         )
-    return cluster if cluster.is_distributed else None
+    return own if own.is_distributed else None
 
 
 def check_own_device(what: str, device: str | None, cluster: Cluster | None) -> None:

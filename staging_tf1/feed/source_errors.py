@@ -10,7 +10,7 @@ from typing import Any
 from absl import logging
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import INT64_MAX, refuse, shown, whole
+from staging_tf1.arguments import INT64_MAX, instance, shown, whole
 from staging_tf1.errors import SourceError
 
 # A session takes the first two for the end of the data. After the other two it restarts, and without a checkpoint it
@@ -99,8 +99,7 @@ def skip_rule(types: Any, most: Any, what: str) -> SkipRule:
       TypeError, ValueError: they are not exception classes, or not a number.
     """
     expected = "subclasses of Exception, such as (tf.errors.DataLossError,)"
-    if not isinstance(types, (type, tuple, list, set, frozenset)):
-        refuse(what, "ignored_exception_types", types, expected)
+    instance(what, "ignored_exception_types", types, (type, tuple, list, set, frozenset), expected)
     listed = (types,) if isinstance(types, type) else tuple(types)
     for kind in listed:
         if not (isinstance(kind, type) and issubclass(kind, Exception)):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import INT64_MAX, close_to, flag, folder, listed, refuse, seconds, shown, whole
+from staging_tf1.arguments import INT64_MAX, close_to, flag, folder, instance, listed, refuse, seconds, shown, whole
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.errors import ClusterError
 
@@ -18,13 +18,6 @@ _WHAT = "StagingSession"
 _HOOK_METHODS = ("begin", "after_create_session", "before_run", "after_run", "end")
 # StagingSession has its own versions of these.
 _OWN = ("checkpoint_dir", "hooks", "config", "stop_grace_period_secs")
-
-
-def check_config(config: Any) -> Any:
-    """Raise TypeError unless `config` is None or a `tf.ConfigProto`."""
-    if config is not None and not isinstance(config, tf.ConfigProto):
-        refuse(_WHAT, "config", config, "a tf.ConfigProto")
-    return config
 
 
 def checked_hooks(argument: str, hooks: Any) -> list[Any]:
@@ -100,30 +93,27 @@ def check_training_cluster(what: str, cluster: Any, given: Mapping[str, Any]) ->
     """
     if cluster is None:
         return None
-    if not isinstance(cluster, Cluster):
-        refuse(what, "cluster", cluster, "a staging.Cluster")
-    if cluster.job in ("ps", "evaluator"):
+    own: Cluster = instance(what, "cluster", cluster, Cluster, "a staging.Cluster")
+    if own.job in ("ps", "evaluator"):
         raise ClusterError(
-            f"{what} was created on {cluster.member_task}, which does not train. A parameter server calls "
+            f"{what} was created on {own.member_task}, which does not train. A parameter server calls "
             f"cluster.serves(); an evaluator uses a session without cluster=."
         )
     for name in ("master", "is_chief"):
         if name in given:
             raise ValueError(f"{what} got both cluster= and {name}={shown(given[name])}. Drop {name}.")
-    return cluster if cluster.is_distributed else None
+    return own if own.is_distributed else None
 
 
 def _check(name: str, value: Any) -> None:
     if name == "master":
-        if not isinstance(value, str):
-            refuse(_WHAT, name, value, "the address of a server, as a string")
+        instance(_WHAT, name, value, str, "the address of a server, as a string")
     elif name in ("is_chief", "save_graph_def"):
         flag(_WHAT, name, value)
     elif name == "chief_only_hooks":
         checked_hooks(name, value)
     elif name == "scaffold":
-        if value is not None and not isinstance(value, tf.train.Scaffold):
-            refuse(_WHAT, name, value, "a tf.train.Scaffold")
+        instance(_WHAT, name, value, tf.train.Scaffold | None, "a tf.train.Scaffold")
     elif name == "summary_dir":
         if value is not None:
             folder(_WHAT, name, value)

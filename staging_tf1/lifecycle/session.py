@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import flag, folder, function, seconds, stall_secs_or_default
+from staging_tf1.arguments import flag, folder, function, instance, seconds, stall_secs_or_default
 from staging_tf1.cluster.cluster import Cluster, await_workers
 from staging_tf1.errors import UnclosedWarning, warn
 from staging_tf1.feed.picture import html_of
@@ -23,7 +23,6 @@ from staging_tf1.lifecycle.cluster_session import check_model, checkpoint_interv
 from staging_tf1.lifecycle.hook import SessionHook
 from staging_tf1.lifecycle.interrupt import interruption
 from staging_tf1.lifecycle.monitored import (
-    check_config,
     check_monitored,
     check_run,
     check_training_cluster,
@@ -111,7 +110,7 @@ class StagingSession:
         if checkpoint_dir is not None:
             checkpoint_dir = folder(what, "checkpoint_dir", checkpoint_dir)
         hooks = checked_hooks("hooks", hooks)
-        check_config(config)
+        instance(what, "config", config, tf.ConfigProto | None, "a tf.ConfigProto")
         check_monitored(monitored, inspect.signature(StagingSession).parameters)
         cluster = check_training_cluster(what, cluster, monitored)
         save_on_stop = flag(what, "save_on_stop", save_on_stop)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from staging_tf1.arguments import batch_start, choice, only_known, refuse, shown
+from staging_tf1.arguments import batch_start, choice, instance, only_known, refuse, shown
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.base import StreamSource
 from staging_tf1.spec import as_leaf_spec, flatten_with_paths, infer_spec, map_structure, pack
@@ -63,8 +63,7 @@ class GeneratorSource(StreamSource):
             expected = "a generator function, a generator, or an iterable of batches"
             refuse("GeneratorSource", "generator_fn", generator_fn, expected)
         choice("GeneratorSource", "resume", resume, ("error", "skip"))
-        if name is not None and not isinstance(name, str):
-            refuse("GeneratorSource", "name", name, "a string")
+        instance("GeneratorSource", "name", name, str | None, "a string")
         self.name = name or _name_of(generator_fn)
         self._declared = spec is not None
         self._spec = None if spec is None else _check_spec(self._owner, spec)

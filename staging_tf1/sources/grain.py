@@ -219,8 +219,7 @@ class GrainIterSource(StreamSource):
     def restore(self, position: int, state: bytes) -> None:
         """Make `batches(position)` start from a result of `state(position)`, possibly from another process."""
         position = _checked_position(position)
-        if not isinstance(state, bytes):
-            arguments.refuse("GrainSource", "state", state, "the bytes returned by state(position)")
+        arguments.instance("GrainSource", "state", state, bytes, "the bytes returned by state(position)")
         with self._lock:
             self._states[position] = state
 

@@ -214,8 +214,7 @@ def hashed_keys(what: str, keys: Any, count: int) -> np.ndarray[Any, Any]:
         return array.astype(np.uint64)
     hashes: dict[Any, int] = {}
     for key in set(array.tolist()):
-        if not isinstance(key, (str, bytes)):
-            arguments.refuse(what, "key", key, expected)
+        arguments.instance(what, "key", key, (str, bytes), expected)
         data = key.encode() if isinstance(key, str) else key
         hashes[key] = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
     return np.fromiter((hashes[key] for key in array.tolist()), np.uint64, count)
