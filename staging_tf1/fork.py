@@ -1,23 +1,29 @@
-"""Detects processes that were forked after TensorFlow sessions had run.
+"""What a fork does to this package, and whether this process was forked after TensorFlow sessions had run.
 
-No session can run in them. All sessions of a process share TensorFlow's thread pools. A fork copies memory but no
-threads, so every run in the child would hang, in old sessions and in new ones.
+No session can run in such a process. All sessions of a process share TensorFlow's thread pools. A fork copies memory
+but no threads, so every run in the child would hang, in old sessions and in new ones.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import sys
+import threading
 import weakref
 from typing import Any
 
-from staging_tf1._tf import abandon, abandon_eager_context, close_summary_writers, never_free_sessions, sessions_created
 from staging_tf1.errors import ForkedError
 
 # Set in the parent just before each fork. The child must not call TensorFlow, which may wait for a lock.
 _created_before_fork = False
+# `_tf.py`, if it is loaded: `workers/` can be used without TensorFlow.
+_tf: Any = None
 _lost = False
 _sessions: weakref.WeakSet[Any] = weakref.WeakSet()
+_owners: weakref.WeakSet[Any] = weakref.WeakSet()
+_before_fork = threading.local()
 
 
 def has_lost_tensorflow() -> bool:
@@ -40,21 +46,39 @@ def disarm_in_child(session: Any) -> None:
     _sessions.add(session)
 
 
+def disown_in_child(owner: Any) -> None:
+    """Make children forked later call `owner.disown()`. Its locks may be held by threads that do not exist there."""
+    _owners.add(owner)
+
+
 def _before() -> None:
-    global _created_before_fork
-    _created_before_fork = sessions_created() > 0
+    global _created_before_fork, _tf
+    # First. A signal that reaches the child before `disown` would count as one of the parent's.
+    _before_fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    _tf = sys.modules.get("staging_tf1._tf")
+    _created_before_fork = _tf is not None and _tf.sessions_created() > 0
+
+
+def _after() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _before_fork.mask)
 
 
 def _in_child() -> None:
+    for owner in list(_owners):
+        owner.disown()
+    if _created_before_fork and not _lost:
+        _lose_tensorflow()
+    _after()
+
+
+def _lose_tensorflow() -> None:
     global _lost
-    if not _created_before_fork or _lost:
-        return
     _lost = True
     for session in list(_sessions):
-        abandon(session)
-    never_free_sessions()
-    abandon_eager_context()
-    close_summary_writers()
+        _tf.abandon(session)
+    _tf.never_free_sessions()
+    _tf.abandon_eager_context()
+    _tf.close_summary_writers()
     _leave_event_files()
 
 
@@ -69,4 +93,5 @@ def _leave_event_files() -> None:
                     os.close(null)
 
 
-os.register_at_fork(before=_before, after_in_child=_in_child)
+# One call for the whole package: the order of several would be that of the imports.
+os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_in_child)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 
 from absl import logging
 
+from staging_tf1.fork import disown_in_child
 from staging_tf1.sigterm import catch_sigterm, exit_once, in_main_thread, release_sigterm
 
 # No signals.
@@ -162,6 +163,7 @@ class _Signals:
         # To be removed. Our own thread, in which the garbage collector may close a session, must not wait for the lock:
         # its holder may wait for the start or the end of the thread.
         self._left: collections.deque[InterruptWatcher] = collections.deque()
+        disown_in_child(self)
 
     def add(self, watcher: InterruptWatcher) -> None:
         """Tell `watcher` about each signal from now on. Only for the main thread."""
@@ -216,11 +218,14 @@ class _Signals:
             os.write(self._pipe[1], _FLUSH)
             self._flushed.wait(_FLUSH_SECS)
 
-    def leave_to_parent(self) -> None:
+    def disown(self) -> None:
         """In a child process: keeps the child's signals out of the pipe that it shares with the parent."""
+        global _signals
         if self._pipe is not None:
             self._is_set = True
             self._put_back()
+        # Another thread of the parent may have held the lock.
+        _signals = _Signals()
 
     def _set(self, ours: int) -> None:
         present = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
@@ -298,24 +303,3 @@ def _drain(pipe: int) -> None:
 
 
 _signals = _Signals()
-_fork = threading.local()
-
-
-def _before_fork() -> None:
-    # A signal that reaches the child before `leave_to_parent` would count as one of the parent's.
-    _fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-
-
-def _after_fork() -> None:
-    signal.pthread_sigmask(signal.SIG_SETMASK, _fork.mask)
-
-
-def _in_child() -> None:
-    global _signals
-    _signals.leave_to_parent()
-    # Another thread of the parent may have held the old object's lock.
-    _signals = _Signals()
-    _after_fork()
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)

@@ -7,11 +7,11 @@ import os
 import pickle
 import threading
 import time
-import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from staging_tf1.fork import disown_in_child
 from staging_tf1.workers.buffers import Buffers
 from staging_tf1.workers.channel import Kind, Message, PeerGone
 from staging_tf1.workers.deaths import Deaths
@@ -65,7 +65,7 @@ class WorkerPool:
         self._dead: list[WorkerProcess] = []
         self._status_file = -1
         self._started = self._stopped = self._ended = False
-        _pools.add(self)
+        disown_in_child(self)
 
     @property
     def memory_bytes(self) -> int:
@@ -171,7 +171,6 @@ class WorkerPool:
         self._options.shipment.close()
         if self._status_file >= 0:
             os.close(self._status_file)
-        _pools.discard(self)
 
     def _start(self) -> None:
         with self._starting:
@@ -275,14 +274,3 @@ class WorkerPool:
         self._stopped = self._ended = True
         for worker in [*self._workers, *self._dead]:
             worker.disown()
-
-
-_pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
-
-
-def _disown_all() -> None:
-    for pool in list(_pools):
-        pool.disown()
-
-
-os.register_at_fork(after_in_child=_disown_all)
