@@ -163,11 +163,7 @@ def most_threads(source: object, most: int) -> int:
 
 class _Totals(NamedTuple):
     at: float
-    taken: int
-    # None with deterministic ops.
-    waited_secs: float | None
-    # Elements that the gets found, in all.
-    found: float
+    taken: GetFigures
     made: int
     source_secs: float
 
@@ -237,9 +233,7 @@ class _Tuned:
         states = self.producer.states
         return _Totals(
             time.perf_counter(),
-            figures.batches,
-            figures.wait_secs,
-            figures.occupancy * figures.batches,
+            figures,
             sum(state.batches for state in states),
             sum(state.source_secs for state in states),
         )
@@ -257,8 +251,8 @@ class _Tuned:
         cpu_secs = sum(state.measured_cpu_secs for state in self.producer.states)
         return Observation(
             secs,
-            now.taken - then.taken,
-            _waited_share(then, now),
+            now.taken.batches - then.taken.batches,
+            _waited_share(then.taken, now.taken, secs),
             (now.source_secs - then.source_secs) / made,
             cpu_secs / measured if measured else 0.0,
             None if held is None else held / self._largest,
@@ -267,13 +261,14 @@ class _Tuned:
 
 def _is_enough(then: _Totals, now: _Totals) -> bool:
     """Whether an observation needs nothing from before `then`."""
-    return now.at - then.at >= _WINDOW_SECS and now.taken - then.taken >= _LEAST_BATCHES
+    return now.at - then.at >= _WINDOW_SECS and now.taken.batches - then.taken.batches >= _LEAST_BATCHES
 
 
-def _waited_share(then: _Totals, now: _Totals) -> float:
-    """Return the share of the time that steps waited."""
-    if now.waited_secs is not None and then.waited_secs is not None:
-        return min(1.0, max(0.0, now.waited_secs - then.waited_secs) / (now.at - then.at))
+def _waited_share(then: GetFigures, now: GetFigures, secs: float) -> float:
+    """Return the share of the `secs` between two figures that steps waited."""
+    if now.wait_secs is not None:
+        return now.waited_share(then, secs)
     # With deterministic ops no step may read the clock. A step that finds nothing waits; for how long is a guess.
-    taken = now.taken - then.taken
-    return 0.5 * max(0.0, 1 - (now.found - then.found) / taken) if taken else 0.0
+    taken = now.batches - then.batches
+    found = now.occupancy * now.batches - then.occupancy * then.batches
+    return 0.5 * max(0.0, 1 - found / taken) if taken else 0.0

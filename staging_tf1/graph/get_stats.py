@@ -21,6 +21,10 @@ class GetFigures:
     wait_secs: float | None
     occupancy: float  # mean number of elements that a get found
 
+    def waited_share(self, before: GetFigures, secs: float) -> float:
+        """Return the share of the `secs` since `before` that steps waited, from 0 to 1; 0 with deterministic ops."""
+        return min(1.0, max(0.0, (self.wait_secs or 0.0) - (before.wait_secs or 0.0)) / secs)
+
 
 class GetStats:
     """Sums [batches, seconds waited, elements found] over all gets. A get costs a few microseconds more.

@@ -5,22 +5,19 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.threads import ThreadState
+from staging_tf1.graph.get_stats import GetFigures
 from staging_tf1.graph.sink import Sink
 
 # A measurement takes 0.1 ms.
 _EVERY_SECS = 0.5
 # Half a minute. A burst that is shorter than half of it changes no verdict.
 _MOST = 60
-
-
-class _Total(NamedTuple):
-    batches: int
-    waited_secs: float
 
 
 class WaitMeter:
@@ -41,7 +38,7 @@ class WaitMeter:
         self._session, self._reading = session, reading
         self._sinks = [(pipeline, tower, sink) for pipeline in pipelines for tower, sink in enumerate(pipeline.sinks)]
         self._shares: dict[Sink, deque[float]] = {sink: deque(maxlen=_MOST) for _, _, sink in self._sinks}
-        self._last: dict[Sink, _Total] = {}
+        self._last: dict[Sink, GetFigures] = {}
         self._last_at = 0.0
         self._lock = threading.Lock()
 
@@ -74,10 +71,10 @@ class WaitMeter:
         for (pipeline, tower, sink), of_sink in zip(self._sinks, sums, strict=True):
             figures = sink.stats.figures(of_sink)
             read_secs = sum(state.source_secs for state in self._reading(pipeline)[tower : tower + 1])
-            total = _Total(figures.batches, (figures.wait_secs or 0.0) + read_secs)
+            figures = replace(figures, wait_secs=(figures.wait_secs or 0.0) + read_secs)
             last = self._last.get(sink)
             # A loop that took nothing, such as an evaluation, says nothing about this input.
-            if last is not None and total.batches > last.batches:
-                self._shares[sink].append(min(1.0, max(0.0, total.waited_secs - last.waited_secs) / secs))
-            self._last[sink] = total
+            if last is not None and figures.batches > last.batches:
+                self._shares[sink].append(figures.waited_share(last, secs))
+            self._last[sink] = figures
         self._last_at = now
