@@ -1,20 +1,207 @@
-"""Every record is in exactly one step, for all sizes, numbers of threads and towers, and ways to feed."""
+"""Exactly once: each kind of source x each way to feed x each way to end; then sizes, threads and orders at random."""
 
 from __future__ import annotations
 
+import itertools
 import os
+import signal
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from forked import ForkServer
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from slow import with_slow
+from once import BAD, COUNT, FEEDS, SOURCES, Model, build, consumed, seen, session, steps
+from slow import redundant, with_slow
 
 import staging_tf1 as staging
 from staging_tf1.sources import ArraySource
+
+PROGRAM = Path(__file__).parents[1] / "support" / "once.py"
+Make = Callable[[], Model]
+
+
+class StopsAt(tf.train.SessionRunHook):  # type: ignore[misc]
+    """Calls `stop` after so many runs."""
+
+    def __init__(self, runs: int, stop: Callable[[Any], None]) -> None:
+        self._runs, self._stop = runs, stop
+
+    def after_run(self, context: Any, values: Any) -> None:
+        self._runs -= 1
+        if self._runs == 0:
+            self._stop(context)
+
+
+class UserError(Exception):
+    """Raised between two steps."""
+
+
+def preempt(context: Any) -> None:
+    raise tf.errors.AbortedError(None, None, "preempted")
+
+
+def to_the_end(folder: Path, make: Make, *hooks: Any) -> None:
+    """Run steps until the data ends, or a hook ends the session."""
+    model = make()
+    with session(folder, *hooks) as sess:
+        for _ in steps(sess, model):
+            pass
+
+
+def failing_first(folder: Path, make: Make) -> None:
+    model = make()
+    with session(folder) as sess:
+        for _ in range(5):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="the step fails"):
+                sess.run([model.train, model.step, model.fail])
+        for _ in steps(sess, model):
+            pass
+
+
+def requested(folder: Path, make: Make) -> None:
+    to_the_end(folder, make, StopsAt(5, lambda context: context.request_stop()))
+
+
+def closed(folder: Path, make: Make) -> None:
+    model = make()
+    with session(folder) as sess:
+        for _ in itertools.islice(steps(sess, model), 5):
+            pass
+        sess.close()
+
+
+def raised(folder: Path, make: Make) -> None:
+    model = make()
+    with pytest.raises(UserError), session(folder) as sess:
+        for _ in itertools.islice(steps(sess, model), 6):
+            pass
+        raise UserError
+
+
+def lost(folder: Path, make: Make) -> None:
+    to_the_end(folder, make, StopsAt(3, preempt), StopsAt(7, preempt))
+
+
+# The runs of the same program, each in a new graph and session. The last one comes to the end of the data.
+ENDS: dict[str, tuple[Callable[[Path, Make], None], ...]] = {
+    "the end of the data": (to_the_end,),
+    "failing steps, caught": (failing_first,),
+    "bad records, skipped": (to_the_end,),
+    "a lost session, recovered": (lost,),
+    "request_stop, resumed": (requested, to_the_end),
+    "close, resumed": (closed, to_the_end),
+    "an exception, resumed": (raised, to_the_end),
+}
+QUEUES = ("queue of batches", "queue of records")
+IN_ORDER = "which can only be read in order: no process could make batch 7 without the batches before it"
+NO_BATCHES = "got arrays as source .*expected batches"
+TENSORS = ("tensors of a queue", "tensors of a CustomRunner")
+
+# Queues, and tensors that the graph computes, have no position: each run begins with the first batch.
+ANEW = {*QUEUES, *TENSORS}
+
+# What is refused when the pipeline is made.
+REFUSED: dict[tuple[str, str], tuple[type[Exception], str]] = {
+    **{(source, queue): (TypeError, NO_BATCHES) for source in TENSORS for queue in QUEUES},
+    **{(source, "towers in lockstep"): (ValueError, "all towers would get the same batch") for source in TENSORS},
+    **{
+        (source, "processes"): (TypeError, IN_ORDER)
+        for source in ("GrainSource, a stream", "StreamSource", "GeneratorSource", "tf.data", *TENSORS)
+    },
+    **{("tf.data", queue): (RuntimeError, "only supports Python-style iteration in eager mode") for queue in QUEUES},
+}
+# What no page promises, by two of source, feed and end.
+UNPROMISED = (
+    # Several threads read a dataset in no order, and towers have several.
+    *({"tf.data", feed, end} for feed in ("threads", "towers") for end in ENDS if len(ENDS[end]) > 1),
+    *({"tf.data", feed, "a lost session, recovered"} for feed in ("threads", "towers")),
+    # Grain's iterators end when a record raises.
+    {"GrainSource, a stream", "bad records, skipped"},
+    # A lost session takes the model from the checkpoint, and the data from the beginning.
+    *({anew, "a lost session, recovered"} for anew in ANEW),
+)
+CASES = [
+    case
+    for case in itertools.product(SOURCES, FEEDS, ENDS)
+    if case[:2] not in REFUSED and not any(some <= {*case} for some in UNPROMISED)
+]
+# The default run has each source, each feed and each end.
+LEFT_OUT = {*redundant([{*case} for case in CASES])}
+
+
+@pytest.mark.parametrize(
+    ("source", "feed", "end"),
+    [
+        pytest.param(*case, id="-".join(case), marks=[pytest.mark.slow] * (number in LEFT_OUT))
+        for number, case in enumerate(CASES)
+    ],
+)
+def test_the_model_has_each_record_once(tmp_path: Path, source: str, feed: str, end: str) -> None:
+    needs(source)
+    folder, bad, before = tmp_path / "model", end == "bad records, skipped", np.int64(0)
+    for run in ENDS[end]:
+        before = seen(folder) if ANEW & {source, feed} and run is not ENDS[end][0] else before
+        with tf.Graph().as_default():
+            run(folder, lambda: build(tmp_path, source, feed, bad=bad))
+    assert (seen(folder) - before).tolist() == [0 if bad and number in BAD else 1 for number in range(COUNT)]
+    if not bad and not ANEW & {source, feed}:
+        assert consumed(folder) == COUNT
+
+
+@pytest.mark.parametrize(("source", "feed"), REFUSED)
+def test_what_could_not_be_once_is_refused(tmp_path: Path, source: str, feed: str) -> None:
+    needs(source)
+    error, text = REFUSED[source, feed]
+    with tf.Graph().as_default(), pytest.raises(error, match=text):
+        build(tmp_path, source, feed)
+
+
+# Each feed with one signal: test_save_on_stop.py and test_kill9.py have more moments.
+@pytest.mark.thinned
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    ("source", "feed"),
+    [
+        ("ArraySource", "towers"),
+        ("GeneratorSource", "one thread"),
+        ("MapSource", "processes"),
+        ("StreamSource", "threads"),
+        ("tf.data", "lockstep"),
+    ],
+)
+def test_a_signal_in_the_middle(
+    fork_server: ForkServer, tmp_path: Path, source: str, feed: str, number: signal.Signals
+) -> None:
+    count = 300
+    for in_the_middle in (True, False):
+        with open(tmp_path / "stderr", "a") as stderr:
+            with fork_server.start(PROGRAM, tmp_path, source, feed, count, stderr=stderr) as program:
+                assert program.stdout is not None
+                if in_the_middle:
+                    for _ in range(13):
+                        assert program.stdout.readline(), (tmp_path / "stderr").read_text()[-2000:]
+                    program.send_signal(number)
+                program.stdout.read()
+                program.wait()
+        assert (program.returncode == 0) == (not in_the_middle), (tmp_path / "stderr").read_text()[-2000:]
+        if in_the_middle:
+            # After kill -9, the last checkpoint is one of some steps before.
+            assert 0 < seen(tmp_path / "model").sum() < count and seen(tmp_path / "model").max() == 1
+    assert seen(tmp_path / "model").tolist() == [1] * count
+
+
+def needs(source: str) -> None:
+    """Skip the test where the source's package is missing."""
+    for name, package in (("Grain", "grain"), ("ArrayRecord", "array_record")):
+        if source.startswith(name):
+            pytest.importorskip(package)
+
 
 # For one stream of batches, and for several towers, whose examples take three times as long.
 EXAMPLES, TOWER_EXAMPLES = (100, 60) if with_slow() else (8, 7)
@@ -24,7 +211,7 @@ if "STAGING_TF1_SOAK_SECS" in os.environ:
 MODES = ("staged", "lockstep", "stream", "tensors", "dataset", "shuffle", "fifo", "whole")
 
 
-def build(mode: str, records: int, batch: int, capacity: int, threads: int) -> Any:
+def stream_of(mode: str, records: int, batch: int, capacity: int, threads: int) -> Any:
     """Return the tensor of record ids that `mode` delivers; the source makes batches of `batch` records."""
     source = ArraySource(np.arange(records), batch_size=batch, epochs=1)
     ids = np.arange(records)
@@ -86,7 +273,7 @@ def test_every_record_is_delivered_once(
 ) -> None:
     batch = max(batch, records // 250)  # a step takes a few hundred microseconds; an example stays under a second
     with tf.Graph().as_default():
-        got = run_to_the_end(build(mode, records, batch, capacity, threads), inter_op)
+        got = run_to_the_end(stream_of(mode, records, batch, capacity, threads), inter_op)
     ids = np.concatenate(got)
     assert sorted(ids) == list(range(records))
     in_order = mode not in ("shuffle",) and not (mode == "dataset" and threads > 1)
@@ -179,7 +366,7 @@ def test_the_same_seed_gives_the_same_batches(mode: str) -> None:
     def once() -> list[list[int]]:
         with tf.Graph().as_default():
             tf.set_random_seed(3)
-            return [list(ids) for ids in run_to_the_end(build(mode, 300, 7, 3, 1))]
+            return [list(ids) for ids in run_to_the_end(stream_of(mode, 300, 7, 3, 1))]
 
     assert once() == once()
 

@@ -198,36 +198,6 @@ def test_a_source_that_never_returns_is_named_and_left_behind(graph: Any, kind: 
     assert feed_threads() == []
 
 
-# The same with threads, as in test_recovery.py.
-@pytest.mark.slow_cases("False")
-@pytest.mark.parametrize("lockstep", [False, True])
-def test_a_recovery_loses_and_repeats_nothing(graph: Any, tmp_path: Any, lockstep: bool) -> None:
-    source = ArraySource(np.arange(1, 31), batch_size=2, shuffle=True, seed=3, epochs=1)
-    x = staging.staged(source, capacity=4, num_threads=1 if lockstep else 2, lockstep=lockstep)
-    total = tf.get_variable("total", [], tf.int64, initializer=tf.zeros_initializer(), use_resource=True)
-    step = tf.train.get_or_create_global_step()
-    train = tf.group(total.assign_add(tf.reduce_sum(x)), step.assign_add(1))
-
-    class Preempted(tf.train.SessionRunHook):
-        runs = 0
-
-        def after_run(self, context: Any, values: Any) -> None:
-            self.runs += 1
-            if self.runs in (3, 4, 9):
-                raise (tf.errors.AbortedError if self.runs % 2 else tf.errors.UnavailableError)(None, None, "preempted")
-
-    hook = Preempted()
-    options: dict[str, Any] = dict(save_checkpoint_steps=2, log_step_count_steps=0, save_graph_def=False)
-    with staging.StagingSession(checkpoint_dir=str(tmp_path), hooks=[hook], **options) as sess:
-        while not sess.should_stop():
-            sess.run(train)
-    assert hook.runs > 15, "steps that no checkpoint held came again"
-    checkpoint = tf.train.load_checkpoint(tf.train.latest_checkpoint(str(tmp_path)))
-    assert checkpoint.get_tensor("total") == sum(range(1, 31)), "each record is in the model once"
-    assert checkpoint.get_tensor("staged/position").tolist() == [15]
-    assert feed_threads() == []
-
-
 def test_a_stop_ends_the_search_for_a_good_batch(graph: Any) -> None:
     begins, may_fail = threading.Semaphore(0), threading.Event()
 
