@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from resuming import resumed_steps
 
 import staging_tf1 as staging
 from staging_tf1.errors import ResumeError
@@ -24,18 +25,8 @@ def source(**other: Any) -> ArraySource:
 
 
 def steps(folder: Any, values: Any, count: int | None, **staged: Any) -> list[list[int]]:
-    """Take up to `count` batches in a new session that restores the checkpoint in `folder`, if there is one."""
-    got: list[list[int]] = []
-    with tf.Graph().as_default():
-        x = staging.staged(values() if callable(values) else values, **staged)
-        step = tf.train.get_or_create_global_step()
-        train = tf.assign_add(step, 1)
-        parts = x if isinstance(x, list) else [x]
-        options = dict(save_checkpoint_steps=1, log_step_count_steps=0, save_graph_def=False)
-        with staging.StagingSession(checkpoint_dir=folder and str(folder), **options) as sess:
-            while not sess.should_stop() and (count is None or len(got) < count * len(parts)):
-                got.extend(part.tolist() for part in sess.run([*parts, train])[:-1])
-    return got
+    """Return up to `count` steps' batches, those of several towers in turn."""
+    return [batch for step in resumed_steps(folder, values, count, **staged) for batch in step]
 
 
 WAYS = {

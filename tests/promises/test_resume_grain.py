@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from forked import ForkServer
+from resuming import resumed_steps
 
 import staging_tf1 as staging
 from staging_tf1.errors import StagingError
@@ -55,13 +56,7 @@ class Counting(StreamSource):
 
 def _steps(source: Any, folder: Path, steps: int, **options: Any) -> list[int]:
     """Return the first number of each batch of this many steps."""
-    with tf.Graph().as_default():
-        staged = staging.staged(source, name="train", **options)
-        values = staged if isinstance(staged, list) else [staged]
-        step = tf.assign_add(tf.train.get_or_create_global_step(), 1)
-        quiet = dict(save_summaries_steps=0, save_graph_def=False)
-        with staging.StagingSession(checkpoint_dir=str(folder), save_checkpoint_secs=600, **quiet) as sess:
-            return [int(each[0]) for _ in range(steps) for each in sess.run([*values, step])[:-1]]
+    return [batch[0] for step in resumed_steps(folder, source, steps, name="train", **options) for batch in step]
 
 
 @pytest.mark.parametrize("options", [{}, {"num_threads": 3, "capacity": 5}, {"lockstep": True}], ids=str)

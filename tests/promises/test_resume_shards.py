@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from resuming import resumed_steps
 
 import staging_tf1 as staging
 from staging_tf1.errors import ResumeError
@@ -39,17 +40,8 @@ def dataset(count: int) -> Any:
 
 def part(folder: Any, values: Any, towers: int, steps: int | None, **options: Any) -> list[int]:
     """Return the records of `steps` common steps, or of all, in a session that restores the checkpoint in `folder`."""
-    got: list[int] = []
-    with tf.Graph().as_default():
-        given = values() if callable(values) else values
-        parts = staging.staged(given, devices=[CPU] * towers, **options)
-        train = tf.assign_add(tf.train.get_or_create_global_step(), 1)
-        with staging.StagingSession(checkpoint_dir=str(folder), **AT_THE_END) as sess:
-            taken = 0
-            while not sess.should_stop() and taken != steps:
-                got.extend(record for batch in sess.run([parts, train])[0] for record in batch.tolist())
-                taken += 1
-    return got
+    got = resumed_steps(folder, values, steps, devices=[CPU] * towers, **options)
+    return [record for step in got for batch in step for record in batch]
 
 
 WAYS: dict[str, dict[str, Any]] = {

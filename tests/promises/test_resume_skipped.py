@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from pipelines import Numbers
+from resuming import resumed_steps
 
 import staging_tf1 as staging
 from staging_tf1.errors import SpecError
@@ -50,24 +51,12 @@ def numbers() -> Numbers:
     return Numbers(COUNT, trouble)
 
 
-def ids_of(batch: Any) -> Any:
-    return batch["id"] if isinstance(batch, dict) else batch
-
-
 def steps(folder: Path, values: Any, count: int | None, **options: Any) -> list[list[int]]:
-    """Return each tower's batches of up to `count` steps, in a new session that restores the checkpoint in `folder`."""
-    options = dict(ignored_exception_types=BrokenDiskError) | options
-    with tf.Graph().as_default():
-        staged = staging.staged(values(), name="train", **options)
-        parts = [ids_of(part) for part in (staged if isinstance(staged, list) else [staged])]
-        got: list[list[int]] = [[] for _ in parts]
-        step = tf.assign_add(tf.train.get_or_create_global_step(), 1)
-        quiet = dict(save_summaries_steps=0, log_step_count_steps=0, save_graph_def=False)
-        with staging.StagingSession(checkpoint_dir=str(folder), save_checkpoint_secs=600, **quiet) as sess:
-            while not sess.should_stop() and (count is None or len(got[0]) < count):
-                for tower, batch in zip(got, sess.run([*parts, step])[:-1]):
-                    tower.extend(np.ravel(batch).tolist())
-    return got
+    """Return each tower's records of up to `count` steps, in a session that restores the checkpoint in `folder`."""
+    options = dict(ignored_exception_types=BrokenDiskError, name="train") | options
+    got = resumed_steps(folder, values, count, **options)
+    towers = range(len(options.get("devices", [None])))
+    return [[number for step in got for number in np.ravel(step[tower]).tolist()] for tower in towers]
 
 
 def in_parts(folder: Path, values: Callable[[], Any], parts: tuple[int | None, ...], **options: Any) -> list[list[int]]:
