@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from pipelines import Numbers
+from pipelines import BrokenDiskError, Numbers
 
 import staging_tf1 as staging
 from staging_tf1.errors import CheckpointError, ClusterError, ResumeError
@@ -173,10 +173,6 @@ def test_a_damaged_position_is_refused(tmp_path: Path, cells: list[int]) -> None
     save(tmp_path, cells, dynamic(records()))
     with pytest.raises(CheckpointError, match="'train/position' in the checkpoint is damaged"):
         part(tmp_path, records())
-
-
-class BrokenDiskError(Exception):
-    """Raised by a source at a bad batch."""
 
 
 BAD = {0, 3, 4, 9}

@@ -12,53 +12,35 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from load import slowdown
+from pipelines import BrokenDiskError
+from running import feed_threads
 from slow import with_slow
 
 import staging_tf1 as staging
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.sources import ArraySource, GeneratorSource, Source
+from staging_tf1.sources import ArraySource, GeneratorSource
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 
 SPEC = tf.TensorSpec([None], tf.int64)
 
 
-class BrokenDiskError(Exception):
-    """Raised by the sources below."""
-
-
-class FailsAt(Source):
+class FailsAt(ArraySource):
     """0, 1, 2, ..., one record per batch; raises at one of them."""
 
     def __init__(self, fails_at: int, count: int = 20) -> None:
-        self._inner = ArraySource(np.arange(count), batch_size=1, epochs=1)
+        super().__init__(np.arange(count), batch_size=1, epochs=1)
         self._fails_at = fails_at
-
-    spec = property(lambda self: self._inner.spec)
-    batch_size = property(lambda self: 1)
-    num_records = property(lambda self: self._inner.num_records)
-    batches_per_epoch = property(lambda self: self._inner.batches_per_epoch)
-    num_batches = property(lambda self: self._inner.num_batches)
 
     def batch(self, index: int) -> Any:
         if index == self._fails_at:
             raise BrokenDiskError(f"no record {index}")  # THE LINE
-        return self._inner.batch(index)
-
-    def shard(self, index: int, count: int) -> Any:
-        raise NotImplementedError("these tests need no shards")
-
-    def fingerprint(self) -> dict[str, int | str]:
-        return self._inner.fingerprint()
+        return super().batch(index)
 
     def as_generator(self) -> Iterator[Any]:
-        for index in range(self.num_batches):
+        for index in range(self.num_batches or 0):
             yield self.batch(index)
-
-
-def no_feed_thread() -> bool:
-    return not [t.name for t in threading.enumerate() if t.name.startswith(("feed:", "staging:"))]
 
 
 def build(kind: str, source: FailsAt) -> Any:
@@ -92,7 +74,7 @@ def test_what_a_source_raises_is_raised_from_run(graph: Any, kind: str, fails_at
     assert len(set(got)) == len(got) and set(got) <= set(range(20))
     if not kind.startswith("shuffle"):
         assert got == list(range(len(got))) and len(got) <= fails_at
-    assert no_feed_thread()
+    assert feed_threads() == []
     with tf.Graph().as_default():  # and the process is still usable
         y = staging.staged(ArraySource(np.arange(2), batch_size=2, epochs=1))
         with staging.StagingSession() as sess:
@@ -147,7 +129,7 @@ def test_a_fault_is_raised_on_every_way(graph: Any, way: str) -> None:
                         step()
                     else:
                         sess.run_step_fn(lambda step_context: step_context.run_with_hooks(x))
-    assert no_feed_thread()
+    assert feed_threads() == []
 
 
 BAD_BATCHES = {
@@ -179,7 +161,7 @@ def test_a_batch_that_does_not_fit_is_named(graph: Any, fault: str, lockstep: bo
         while True:
             sess.run(batch)
     assert str(caught.value).startswith(text)
-    assert no_feed_thread()
+    assert feed_threads() == []
 
 
 @pytest.mark.thinned
@@ -221,29 +203,7 @@ class SometimesBad(FailsAt):
     def batch(self, index: int) -> Any:
         if index % 5 == 3:
             raise BrokenDiskError(f"no record {index}")
-        return self._inner.batch(index)
-
-
-@pytest.mark.thinned
-@pytest.mark.parametrize("kind", ["staged", "lockstep", "towers", "fifo"])
-@pytest.mark.parametrize("threads", [1, 3])
-def test_ignored_exceptions_skip_and_count(graph: Any, kind: str, threads: int) -> None:
-    source = SometimesBad(fails_at=-1)
-    ignore: dict[str, Any] = dict(ignored_exception_types=(BrokenDiskError,), max_ignored=4)
-    if kind == "fifo":
-        x = staging.CustomRunner(source, queue="fifo", num_threads=threads, **ignore).get_inputs()
-    elif kind == "lockstep":
-        x = staging.staged(source, lockstep=True, **ignore)
-    elif kind == "towers":
-        x = staging.staged(source, devices=["/cpu:0"], num_threads=threads, **ignore)[0]
-    else:
-        x = staging.staged(source, num_threads=threads, **ignore)
-    got = []
-    with staging.StagingSession() as sess:
-        while not sess.should_stop():
-            got.append(int(sess.run(x)[0]))
-    assert got == [n for n in range(20) if n % 5 != 3], "in order, without the bad ones"
-    assert sess.stats()[0].ignored == 4
+        return super().batch(index)
 
 
 @pytest.mark.parametrize("lockstep", [False, True])
@@ -254,7 +214,7 @@ def test_one_ignored_exception_too_many_is_raised(graph: Any, lockstep: bool) ->
     with pytest.raises(BrokenDiskError, match="no record 13"), staging.StagingSession() as sess:
         while True:
             sess.run(x)
-    assert no_feed_thread()
+    assert feed_threads() == []
 
 
 def test_ignored_exceptions_of_the_graph(graph: Any) -> None:
@@ -300,7 +260,7 @@ def test_a_failing_put_reaches_the_user(graph: Any) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="too large"), staging.StagingSession() as sess:
         while True:
             assert sess.run(x)[0] < 5
-    assert no_feed_thread()
+    assert feed_threads() == []
 
 
 def test_a_failing_worker_of_a_parallel_map_reaches_the_user(graph: Any) -> None:
@@ -313,7 +273,7 @@ def test_a_failing_worker_of_a_parallel_map_reaches_the_user(graph: Any) -> None
             sess.run(x)
             got += 1
     assert got <= 6
-    assert no_feed_thread()
+    assert feed_threads() == []
 
 
 def test_a_timeout_leaves_the_pipeline_whole(graph: Any) -> None:
@@ -369,7 +329,7 @@ def test_what_a_source_gives_away_is_fed_without_a_copy(graph: Any) -> None:
 
     class Spy(FailsAt):
         def batch(self, index: int) -> Any:
-            made.append(self._inner.batch(index))
+            made.append(super().batch(index))
             if index == 1:
                 made_second.set()
             return made[-1]

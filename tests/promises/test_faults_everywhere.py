@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from pipelines import INDEXED, PIPELINES, Numbers, build, to_the_end
+from pipelines import INDEXED, PIPELINES, BrokenDiskError, Numbers, build, to_the_end
 from running import feed_threads
 
 import staging_tf1 as staging
@@ -27,10 +27,6 @@ pytestmark = [
 SOME_LEFT_OUT = pytest.mark.slow_cases(".*(1 threads, 2 towers|3 threads, 1 towers|lockstep, 1 towers).*")
 
 COUNT = 12
-
-
-class BrokenDiskError(Exception):
-    """Raised by the sources below."""
 
 
 @pytest.mark.thinned
@@ -85,7 +81,7 @@ def test_ignored_exceptions_cost_their_batches_only(graph: Any, name: str) -> No
             raise BrokenDiskError(f"record {number}")
         return batch
 
-    parts = build(name, Numbers(COUNT, trouble), ignored_exception_types=(BrokenDiskError,))
+    parts = build(name, Numbers(COUNT, trouble), ignored_exception_types=(BrokenDiskError,), max_ignored=2)
     with staging.StagingSession() as sess:
         got = to_the_end(sess.run, parts)
         ignored = sum(stats.ignored for stats in sess.stats())

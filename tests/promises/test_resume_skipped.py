@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from pipelines import Numbers
+from pipelines import BrokenDiskError, Numbers
 from resuming import resumed_steps
 
 import staging_tf1 as staging
@@ -30,10 +30,6 @@ GOOD = [number for number in range(COUNT) if number not in BAD]
 TOWERS = ["/cpu:0", "/cpu:0"]
 # Steps between two restarts.
 PARTS = (1, 2, None)
-
-
-class BrokenDiskError(Exception):
-    """Raised by a source at a bad batch."""
 
 
 def saved_positions(pipeline: Any, sess: Any) -> tuple[int, ...]:

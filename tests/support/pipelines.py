@@ -14,6 +14,10 @@ from staging_tf1.sources import ArraySource, GeneratorSource, Source
 SPEC = {"id": tf.TensorSpec([None], tf.int64), "double": tf.TensorSpec([None], tf.int64)}
 
 
+class BrokenDiskError(Exception):
+    """What a source of the tests raises at a bad batch."""
+
+
 class Numbers(Source):
     """The ids 0, 1, 2, ... and their doubles, one record per batch. `trouble` may replace a batch."""
 
