@@ -185,10 +185,14 @@ class Member:
                 watched += self.addresses.wanted()
                 self._note(self.ledger.write_and_read({f"task/{self.task}": sign}, watched))
             if self.task.job == "ps" and not self.addresses.have_told(self.task, self._process):
-                self.ledger.write({f"layout/{self.task}": {**self._identity, "jobs": self.addresses.jobs}})
+                self.tell_addresses()
         except (tf.errors.OpError, RuntimeError) as error:
             logging.vlog(1, "%s: no news: %s", self.task, error)
         self._servers.break_with_silent()
+
+    def tell_addresses(self) -> None:
+        """Tell, on a parameter server, the addresses that it knows."""
+        self.ledger.write({f"layout/{self.task}": {**self._identity, "jobs": self.addresses.jobs}})
 
     @property
     def _reads_all(self) -> bool:

@@ -90,7 +90,13 @@ def await_end(member: Member) -> None:
         gone[:] = [task for task in workers if task not in finished]
         all_gone = all(map(signs.is_gone, gone))
         if "cluster" in run:
-            member.addresses.check_chief(run)
+            try:
+                member.addresses.check_chief(run)
+            except ClusterError:
+                # It may end before its first sign of life, and the others would wait for it.
+                with suppress(tf.errors.OpError):
+                    member.tell_addresses()
+                raise
         if run["state"] != "failed" or not all(member.has_left(task, entries) for task in workers):
             ended_at = None
         elif ended_at is None:

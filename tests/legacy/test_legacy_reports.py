@@ -91,15 +91,6 @@ def test_the_pre_commit_hook_calls_a_command_that_exists() -> None:
     assert command == "check" and fields["require_serial"] == "true"
 
 
-def test_several_processes_find_what_one_finds(monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = [str(PROGRAMS / "planted"), str(PROGRAMS / "clean")]
-    alone = list(checker.check_all(paths, Configuration()))
-    monkeypatch.setattr(checker, "_WORTH_A_PROCESS_BYTES", 1)
-    monkeypatch.setattr(checker, "usable_cores", lambda: 2)
-    assert list(checker.check_all(paths, Configuration())) == alone
-    assert sum(len(one) for one in alone if not isinstance(one, str)) > 10
-
-
 def test_a_bar_appears_on_a_terminal_if_the_check_takes_long(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     monkeypatch.setattr(progress, "SILENT_SECS", 0.0)
     list(checker.check_all([str(PROGRAMS / "clean")], Configuration()))
