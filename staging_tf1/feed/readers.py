@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from absl import logging
 
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.remote import RemoteSource
@@ -95,6 +96,7 @@ class StreamReader:
         self._source, self._rule = source, rule
         self._batches: Iterator[Any] | None = None
         self._next = self._start = start
+        self._bad: int | None = None
         self._ended = False
         self._lock = threading.Lock()
 
@@ -111,12 +113,21 @@ class StreamReader:
                         raise
                     # A generator has ended now, and raises StopIteration next. Other iterators may continue.
                     self._next += 1
+                    self._bad = index
                     return Numbered(index, None, error)
                 except BaseException:
                     self._ended = True
                     raise
             if batch is _END:
                 self._ended = True
+                if self._bad == index - 1:
+                    logging.warning(
+                        "%s ended right after the exception of batch %d, which was skipped. A generator cannot go on "
+                        "after it raises, and what it had left is then missing. Catch the exception inside it, or use "
+                        "a source with random access.",
+                        self._source,
+                        self._bad,
+                    )
                 return None
             self._next += 1
             # Under the lock, because the source may write the next batch to the same buffer.

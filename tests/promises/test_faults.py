@@ -20,6 +20,7 @@ import staging_tf1 as staging
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.sources import ArraySource, GeneratorSource
+from staging_tf1.spec import ArraySpec
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 
@@ -215,6 +216,66 @@ def test_one_ignored_exception_too_many_is_raised(graph: Any, lockstep: bool) ->
         while True:
             sess.run(x)
     assert feed_threads() == []
+
+
+class GoesOn:
+    """An iterator over four batches, one of which raises."""
+
+    def __init__(self, bad: int) -> None:
+        self._number, self._bad = -1, bad
+
+    def __iter__(self) -> GoesOn:
+        return self
+
+    def __next__(self) -> Any:
+        self._number += 1
+        if self._number == 4:
+            raise StopIteration
+        if self._number == self._bad:
+            raise BrokenDiskError
+        return np.array([self._number])
+
+
+def _ends(bad: int) -> Iterator[Any]:
+    yield from GoesOn(bad)
+
+
+class Ours(staging.sources.StreamSource):
+    """A stream that goes on."""
+
+    spec = ArraySpec([1], np.int64)
+
+    def __init__(self, bad: int) -> None:
+        self._bad = bad
+
+    def resolve_spec(self) -> Any:
+        return self.spec
+
+    def batches(self, start: int = 0) -> Iterator[Any]:
+        return GoesOn(self._bad)
+
+
+@pytest.mark.parametrize("lockstep", [True, False])
+@pytest.mark.parametrize(
+    ("source", "got", "is_said"),
+    [
+        pytest.param(GeneratorSource(lambda: _ends(1)), [0], True, id="a generator"),
+        pytest.param(GeneratorSource(lambda: _ends(-1)), [0, 1, 2, 3], False, id="a good generator"),
+        pytest.param(Ours(1), [0, 2, 3], False, id="a stream that goes on"),
+        pytest.param(Ours(3), [0, 1, 2], True, id="a bad end"),
+    ],
+)
+def test_a_source_that_ends_at_an_ignored_exception_is_named(
+    graph: Any, caplog: pytest.LogCaptureFixture, source: Any, got: list[int], is_said: bool, lockstep: bool
+) -> None:
+    x = staging.staged(source, lockstep=lockstep, ignored_exception_types=(BrokenDiskError,))
+    found = []
+    with caplog.at_level("WARNING", logger="absl"), staging.StagingSession() as sess:
+        while not sess.should_stop():
+            found += sess.run(x).tolist()
+    assert found == got
+    said = [text for text in caplog.messages if "ended right after the exception of batch" in text]
+    assert len(said) == is_said, caplog.messages
 
 
 def test_ignored_exceptions_of_the_graph(graph: Any) -> None:
