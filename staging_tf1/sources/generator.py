@@ -149,18 +149,18 @@ class GeneratorSource(StreamSource):
         return iter(iterable)
 
     def _checked(self, iterator: Iterator[Any], start: int) -> Iterator[Any]:
+        # No generator function: an iterator that can go on after an exception must not end there.
         for number in range(start):
             if next(iterator, _END) is _END:
                 raise StagingError(
                     f"{self._owner} ended after {number} batches, while skipping to batch {start} to resume there. "
                     "Check that it yields as many batches as in the saved run."
                 )
-        for number, batch in enumerate(iterator, start):
-            if self._spec is None:
-                self._spec = infer_spec(batch, f"{self._owner}: the first batch")
-            yield self._fit(batch, number)
+        return map(self._fit, itertools.count(start), iterator)
 
-    def _fit(self, batch: Any, number: int) -> Any:
+    def _fit(self, number: int, batch: Any) -> Any:
+        if self._spec is None:
+            self._spec = infer_spec(batch, f"{self._owner}: the first batch")
         owner = f"{self._owner}: batch {number}"
         try:
             return pack(self._spec, conform(self._spec, batch, owner))

@@ -23,7 +23,7 @@ from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.sources import ArraySource
 from staging_tf1.workers.channel import Kind, Message
 from staging_tf1.workers.process import WorkerProcess
-from staging_tf1.workers.setup import Setup
+from staging_tf1.workers.setup import Setup, Status
 
 
 @pytest.fixture
@@ -106,7 +106,10 @@ def test_a_process_that_waits_for_its_first_batch_has_started(graph: Any) -> Non
     with staging.StagingSession() as session:
         session.run(batch)
         (pool,) = run_in(session._hook.session, pipelines_of(graph)[0]).pools_of(0)
-        lone = WorkerProcess("lone", 0, pool._status_file)
+        # Not the pool's, whose process writes its own.
+        status_file = os.memfd_create("status")
+        os.ftruncate(status_file, Status.bytes_for(1))
+        lone = WorkerProcess("lone", 0, status_file)
         try:
             assert lone.starting == "worker process 'lone'"
             shipped = pool._options.shipment.descriptor()
@@ -117,3 +120,4 @@ def test_a_process_that_waits_for_its_first_batch_has_started(graph: Any) -> Non
                 wait.wait(0.01)
         finally:
             lone.end(0.0)
+            os.close(status_file)
