@@ -8,7 +8,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -130,7 +130,7 @@ class GeneratorSource(StreamSource):
                 iterator: Iterator[Any] = itertools.chain([first], rest)
             else:
                 iterator = self._start()
-        return self._checked(iterator, start)
+        return _Batches(iterator, start, self._fit, self._owner)
 
     def _start(self) -> Iterator[Any]:
         if self._once and (self._started or self._make in _BEGUN):
@@ -147,16 +147,6 @@ class GeneratorSource(StreamSource):
                 f"{self._owner} returned a {type(iterable).__name__}, expected an iterator over batches: use `yield`."
             )
         return iter(iterable)
-
-    def _checked(self, iterator: Iterator[Any], start: int) -> Iterator[Any]:
-        # No generator function: an iterator that can go on after an exception must not end there.
-        for number in range(start):
-            if next(iterator, _END) is _END:
-                raise StagingError(
-                    f"{self._owner} ended after {number} batches, while skipping to batch {start} to resume there. "
-                    "Check that it yields as many batches as in the saved run."
-                )
-        return map(self._fit, itertools.count(start), iterator)
 
     def _fit(self, number: int, batch: Any) -> Any:
         if self._spec is None:
@@ -200,3 +190,35 @@ def _check_spec(owner: str, spec: Any) -> Any:
     except ValueError as error:
         raise ValueError(f"{owner}: spec: {error}") from error
     return pack(map_structure(lambda leaf: None, spec), named)
+
+
+class _Batches:
+    """The batches from `start` on. No generator: after an exception it would end, and the iterator may go on."""
+
+    def __init__(self, iterator: Iterator[Any], start: int, fit: Callable[[int, Any], Any], owner: str) -> None:
+        self._iterator, self._start, self._fit, self._owner = iterator, start, fit, owner
+        self._number = 0
+
+    def __iter__(self) -> _Batches:
+        return self
+
+    def __next__(self) -> Any:
+        while self._number < self._start:
+            try:
+                has_batch = next(self._iterator, _END) is not _END
+            except Exception as error:
+                self._refuse(f"raised {type(error).__name__} at batch {self._number}", error)
+            if not has_batch:
+                self._refuse(f"ended after {self._number} batches", None)
+            self._number += 1
+        batch = next(self._iterator)
+        self._number += 1
+        return self._fit(self._number - 1, batch)
+
+    def _refuse(self, what: str, error: Exception | None) -> NoReturn:
+        # Also if this exception is ignored: what comes next is not batch `start`.
+        start, self._start, self._iterator = self._start, 0, iter(())
+        raise StagingError(
+            f"{self._owner} {what}, while skipping to batch {start} to resume there. Check that it yields as many "
+            "batches as in the saved run."
+        ) from error

@@ -226,3 +226,34 @@ def test_a_source_of_one_s_own_needs_little() -> None:
     batches = _Squares().batches(3)
     assert [next(batches).tolist() for _ in range(2)] == [[36, 49], [64, 81]]
     assert _Squares().bytes_per_batch == 16
+
+
+class BadAt:
+    """An iterator that raises at one number, and goes on."""
+
+    def __init__(self, bad: int) -> None:
+        self._number, self._bad = -1, bad
+
+    def __iter__(self) -> BadAt:
+        return self
+
+    def __next__(self) -> Any:
+        self._number += 1
+        if self._number == self._bad:
+            raise KeyError(self._bad)
+        return np.array([self._number])
+
+
+def test_an_iterator_that_goes_on_after_an_exception_is_read_on() -> None:
+    batches = GeneratorSource(lambda: BadAt(1)).batches()
+    assert next(batches).tolist() == [0]
+    with pytest.raises(KeyError):
+        next(batches)
+    assert next(batches).tolist() == [2]
+
+
+def test_an_exception_while_skipping_ends_the_batches() -> None:
+    batches = GeneratorSource(lambda: BadAt(1), resume="skip").batches(3)
+    with pytest.raises(StagingError, match="raised KeyError at batch 1, while skipping to batch 3 to resume there"):
+        next(batches)
+    assert list(batches) == []
