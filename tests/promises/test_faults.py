@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from load import slowdown
+from once import Reading, Stream
 from pipelines import BrokenDiskError
 from running import feed_threads
 from slow import with_slow
@@ -20,7 +21,6 @@ import staging_tf1 as staging
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.sources import ArraySource, GeneratorSource
-from staging_tf1.spec import ArraySpec
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 
@@ -218,41 +218,19 @@ def test_one_ignored_exception_too_many_is_raised(graph: Any, lockstep: bool) ->
     assert feed_threads() == []
 
 
-class GoesOn:
-    """An iterator over four batches, one of which raises."""
+def _bad_at(bad: int) -> Any:
+    """A check that raises at one number."""
 
-    def __init__(self, bad: int) -> None:
-        self._number, self._bad = -1, bad
-
-    def __iter__(self) -> GoesOn:
-        return self
-
-    def __next__(self) -> Any:
-        self._number += 1
-        if self._number == 4:
-            raise StopIteration
-        if self._number == self._bad:
+    def check(values: Any) -> Any:
+        if values[0] == bad:
             raise BrokenDiskError
-        return np.array([self._number])
+        return values
+
+    return check
 
 
 def _ends(bad: int) -> Iterator[Any]:
-    yield from GoesOn(bad)
-
-
-class Ours(staging.sources.StreamSource):
-    """A stream that goes on."""
-
-    spec = ArraySpec([1], np.int64)
-
-    def __init__(self, bad: int) -> None:
-        self._bad = bad
-
-    def resolve_spec(self) -> Any:
-        return self.spec
-
-    def batches(self, start: int = 0) -> Iterator[Any]:
-        return GoesOn(self._bad)
+    yield from Reading(range(4), _bad_at(bad))
 
 
 @pytest.mark.parametrize("lockstep", [True, False])
@@ -261,8 +239,8 @@ class Ours(staging.sources.StreamSource):
     [
         pytest.param(GeneratorSource(lambda: _ends(1)), [0], True, id="a generator"),
         pytest.param(GeneratorSource(lambda: _ends(-1)), [0, 1, 2, 3], False, id="a good generator"),
-        pytest.param(Ours(1), [0, 2, 3], False, id="a stream that goes on"),
-        pytest.param(Ours(3), [0, 1, 2], True, id="a bad end"),
+        pytest.param(Stream(4, _bad_at(1)), [0, 2, 3], False, id="a stream that goes on"),
+        pytest.param(Stream(4, _bad_at(3)), [0, 1, 2], True, id="a bad end"),
     ],
 )
 def test_a_source_that_ends_at_an_ignored_exception_is_named(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from once import Reading
 
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources import ArraySource, GeneratorSource, Source, as_source
@@ -228,24 +229,17 @@ def test_a_source_of_one_s_own_needs_little() -> None:
     assert _Squares().bytes_per_batch == 16
 
 
-class BadAt:
-    """An iterator that raises at one number, and goes on."""
+def _bad_at_one() -> Reading:
+    def check(values: Any) -> Any:
+        if values[0] == 1:
+            raise KeyError(1)
+        return values
 
-    def __init__(self, bad: int) -> None:
-        self._number, self._bad = -1, bad
-
-    def __iter__(self) -> BadAt:
-        return self
-
-    def __next__(self) -> Any:
-        self._number += 1
-        if self._number == self._bad:
-            raise KeyError(self._bad)
-        return np.array([self._number])
+    return Reading(range(4), check)
 
 
 def test_an_iterator_that_goes_on_after_an_exception_is_read_on() -> None:
-    batches = GeneratorSource(lambda: BadAt(1)).batches()
+    batches = GeneratorSource(_bad_at_one).batches()
     assert next(batches).tolist() == [0]
     with pytest.raises(KeyError):
         next(batches)
@@ -253,7 +247,7 @@ def test_an_iterator_that_goes_on_after_an_exception_is_read_on() -> None:
 
 
 def test_an_exception_while_skipping_ends_the_batches() -> None:
-    batches = GeneratorSource(lambda: BadAt(1), resume="skip").batches(3)
+    batches = GeneratorSource(_bad_at_one, resume="skip").batches(3)
     with pytest.raises(StagingError, match="raised KeyError at batch 1, while skipping to batch 3 to resume there"):
         next(batches)
     assert list(batches) == []
