@@ -18,6 +18,7 @@ from staging_tf1.arguments import MOST_QUEUED, MOST_STAGED, MOST_THREADS
 
 INT32, INT64 = 2**31 - 1, 2**63 - 1
 FLAGS = {"true", "false", "np_true", "zero", "one"}
+NUMPY_SCALARS = {"np_true", "np_int", "np_negative", "np_half", "np_nan", "np_inf", "np_uint64"}
 SECS = {"zero", "one", "three", "half", "fraction", "two_point_zero", "np_int", "np_half"}
 NONE = {"none"}
 STRINGS = {"digit", "word", "blank", "nul", "surrogate"}
@@ -128,18 +129,7 @@ def rows_of_areas() -> Iterator[tuple[str, Row]]:
     def from_tensors(**options: Any) -> Any:
         return staging.StagingArea.from_tensors(**{"tensors": [np.int64(1)], **options})
 
-    arrays = {
-        "np_true",
-        "np_int",
-        "np_negative",
-        "np_half",
-        "np_nan",
-        "np_inf",
-        "np_uint64",
-        "np_0d",
-        "np_1d",
-        "np_empty",
-    }
+    arrays = NUMPY_SCALARS | {"np_0d", "np_1d", "np_empty"}
     yield "BaseStagingArea.from_tensors(tensors)", Row(lambda v: from_tensors(tensors=v), arrays, shows=False)
     yield "BaseStagingArea.from_tensors(names)", Row(lambda v: from_tensors(names=v), NONE)
     yield "BaseStagingArea.from_tensors(capacity)", Row(lambda v: from_tensors(capacity=v), ints(0, INT64))

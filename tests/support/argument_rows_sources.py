@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from argument_rows import FLAGS, INT32, INT64, NONE, SECS, STRINGS, Row, array, ints
+from argument_rows import FLAGS, INT32, INT64, NONE, NUMPY_SCALARS, SECS, STRINGS, Row, array, ints
 from hostile import HOSTILE
 
 from staging_tf1 import data, legacy, sources, testing
@@ -274,19 +274,7 @@ def rows_of_helpers() -> Iterator[tuple[str, Row]]:
     lengths = ints(0, 2**31) | {"list", "empty_list"}
     yield "aligned_empty(shape)", Row(lambda v: sources.aligned_empty(v, np.uint8), lengths)
     # As in np.dtype(), values with a dtype attribute and classes are accepted.
-    kinds = {
-        "none",
-        "empty_list",
-        "np_true",
-        "np_int",
-        "np_negative",
-        "np_half",
-        "np_nan",
-        "np_inf",
-        "np_uint64",
-        "datetime",
-        "class",
-    }
+    kinds = NUMPY_SCALARS | {"none", "empty_list", "datetime", "class"}
     dtypes = Row(lambda v: sources.aligned_empty(3, v), kinds)
     yield "aligned_empty(dtype)", dtypes
     row_dtypes = Row(lambda v: sources.RaggedValue.from_rows([], dtype=v), kinds)
