@@ -82,6 +82,14 @@ class Tasks:
         self._processes[task].kill()
         self._processes[task].join()
 
+    def show_ended(self) -> None:
+        """Print the last words of the processes that have ended."""
+        for task, process in self._processes.items():
+            process.join(1.0)
+            if process.exitcode is not None:
+                with open(os.path.join(self._folder, f"{task}.log"), errors="replace") as log:
+                    print(f"{task} has ended with {process.exitcode}:\n{log.read()[-4000:]}", file=sys.stderr)
+
     def close(self) -> None:
         for task, process in self._processes.items():
             if process.is_alive():
@@ -95,6 +103,9 @@ def tasks(workers: int) -> Iterator[Tasks]:
         made = Tasks(workers, folder)
         try:
             yield made
+        except EOFError:
+            made.show_ended()
+            raise
         finally:
             made.close()
 
@@ -296,11 +307,12 @@ def crowd_of(workers: int, options: Any) -> dict[str, Any]:
     orders = [("start", 0), ("stay", 2.0 if options.quick else CROWD_SECS), ("pause", turns), ("deal", 10 * turns)]
     orders += [("vanish", 0), ("pause after", turns), ("end", 0)]
     with tasks(CROWD_PROCESSES) as cluster, ExitStack() as stack:
-        # All workers have a name and an address. Only those that vanish answer, once: then their backlog is full, and
-        # the system drops what comes, as if the machine were gone.
+        # All workers have a name and an address. One server answers for those that stay. Those that vanish answer once:
+        # then their backlog is full, and the system drops what comes, as if the machine were gone.
         vanishing = min(VANISHING, workers // 4)
+        staying = stack.enter_context(socket.create_server(("", 0), backlog=4096)).getsockname()[1]
         listening = [stack.enter_context(socket.create_server((HOST, 0), backlog=0)) for _ in range(vanishing)]
-        addresses = [f"{HOST}:{1 + number}" for number in range(workers - vanishing)]
+        addresses = [f"127.0.{number // 250}.{1 + number % 250}:{staying}" for number in range(workers - vanishing)]
         cluster.jobs["worker"] = [*addresses, *(f"{HOST}:{each.getsockname()[1]}" for each in listening)]
         server = cluster.start_ps()
         pipes = [
