@@ -62,19 +62,27 @@ class Gate:
         with self._changed:
             self._changed.wait_for(lambda: not self._closed, secs)
 
-    @contextmanager
-    def passing(self, *, takes: bool) -> Iterator[None]:
-        """Return a context for a run, which waits at a closed gate. `takes` tells whether the run takes a batch."""
+    def enter(self, takes: bool) -> None:
+        """Wait until the gate is open, and begin a run. `takes` tells whether the run takes a batch."""
         with self._changed:
             self._changed.wait_for(lambda: not self._closed or self._holder == threading.get_ident())
             self._add(takes, 1)
+
+    def leave(self, takes: bool) -> None:
+        """End a run that has begun with the same argument."""
+        with self._changed:
+            self._add(takes, -1)
+            if self._closed:
+                self._changed.notify_all()
+
+    @contextmanager
+    def passing(self, *, takes: bool) -> Iterator[None]:
+        """Return a context for a run, from `enter` to `leave`."""
+        self.enter(takes)
         try:
             yield
         finally:
-            with self._changed:
-                self._add(takes, -1)
-                if self._closed:
-                    self._changed.notify_all()
+            self.leave(takes)
 
     def _add(self, takes: bool, number: int) -> None:
         if takes:

@@ -1,26 +1,23 @@
-"""`GatedRuns`: the runs of a worker's session, which stand still while the chief copies the model for a checkpoint."""
+"""`GatedRuns`: lets the runs of a worker's session stand still while the chief copies the model for a checkpoint."""
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.pause import PAUSE
 from staging_tf1.cluster.snapshot import copies_of, is_broken, is_save, saved_from, saver_of
 from staging_tf1.errors import StagingWarning, warn
+from staging_tf1.feed.chain import Handler, Look, Run, Stage, chain_of
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import runs_in
-from staging_tf1.graph.dependencies import ByFetches, ops_of_run
+from staging_tf1.feed.tally import Tally, sinks_taken
 from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.graph.position import Position
-from staging_tf1.graph.sink import Sink
-from staging_tf1.graph.state import session_state_of
 from staging_tf1.graph.sync_tokens import sync_tokens_of
 
 # How often a checkpoint is tried. A pause fails only if the chief itself stood still for long during it.
@@ -29,18 +26,6 @@ _MOST_TRIES = 3
 _SETTLE_SECS = 0.1
 # A step that has lasted this much longer than the others waits for their gradients.
 _WAITS_SECS = 0.5
-
-
-class _Kind(NamedTuple):
-    """What a run does."""
-
-    # The sinks from which it takes a batch.
-    sinks: frozenset[Sink]
-    # The savers that it writes a checkpoint with.
-    savers: frozenset[str]
-
-
-_OTHER = _Kind(frozenset(), frozenset())
 
 
 class SyncPause:
@@ -93,75 +78,59 @@ class SyncPause:
         return dict.fromkeys(saved_from(self._session.graph, self._position.variables[0]), value.ravel())
 
 
-class GatedRuns:
-    """Wraps `run` of one session, as an attribute of that session.
+class GatedRuns(Handler):
+    """Makes runs wait in the pauses of a cluster, and those that save a checkpoint begin one.
 
-    Other ways to run ops, such as a callable, go through `call`.
+    The innermost handler: a step that waits for a lockstep source, or for the other workers, is not under way.
 
     Args:
       session: a `tf.Session` of a worker, whose graph is complete.
       cluster: the cluster; distributed.
+      tally: counts the batches of the steps.
     """
 
-    def __init__(self, session: Any, cluster: Cluster) -> None:
+    def __init__(self, session: Any, cluster: Cluster, tally: Tally) -> None:
         self._session, self._cluster, self._gate = session, cluster, cluster.member.gate
+        self._tally = tally
         self._pipelines = [pipeline for pipeline in pipelines_of(session.graph) if pipeline.cluster is not None]
         position = next((pipeline.position for pipeline in self._pipelines), None)
         self._in_step = SyncPause(cluster, session, position) if cluster.sync else None
-        self._sinks = {
-            sink.take.name: sink for pipeline in self._pipelines for sink in pipeline.sinks if sink.take is not None
-        }
-        self._kinds = ByFetches(self._look_up)
-        # The batches that ended runs have taken.
-        self._taken: Counter[Sink] = Counter()
-        # Whether a run has failed: it may have taken a batch.
-        self._is_unsure = False
-        self._lock = threading.Lock()
-        self._run_before = session.run
-        session.run = self._run
+        self._sinks = [sink for pipeline in self._pipelines for sink in pipeline.sinks if sink.take is not None]
         self._gate.only_wait = self._only_wait
 
-    def _run(
-        self, fetches: Any, feed_dict: Any | None = None, options: Any | None = None, run_metadata: Any | None = None
-    ) -> Any:
-        kind = self._kinds.of(fetches, feed_dict) or _OTHER
-        if kind.savers:
-            return self._save(kind.savers, fetches, feed_dict, options, run_metadata)
-        return self._pass(kind, self._run_before, fetches, feed_dict, options, run_metadata)
+    def stage(self, look: Look) -> Stage:
+        """See base class."""
+        savers = frozenset(saver_of(op) for op in look.ops.values() if is_save(op))
+        if savers and self._cluster.is_chief:
+            return Stage(before=partial(self._make_saving, savers))
+        takes = any(pipeline.cluster is not None for pipeline in look.pipelines) and not savers
+        leave = partial(self._leave, takes)
+        return Stage(partial(self._enter, takes, savers), leave, leave)
 
-    def call(self, fetches: Any, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `call`, which runs `fetches` past the session's `run`, as a run that waits in pauses."""
-        return partial(self._pass, self._kinds.of(fetches, None) or _OTHER, call)
+    def _enter(self, takes: bool, savers: frozenset[str], run: Run) -> None:
+        if savers:
+            warn(
+                f"{self._cluster.member_task} saves a checkpoint with the saver {_named(savers)}. Only on the chief do "
+                f"the other workers stand still for it, so this one may hold a batch without its gradient. Save on the "
+                f"chief.",
+                StagingWarning,
+            )
+        self._gate.enter(takes)
 
-    def _look_up(self, fetches: Any, fed: list[Any]) -> _Kind | None:
-        try:
-            ops = ops_of_run(self._session.graph, fetches, fed)
-        except (KeyError, TypeError, ValueError):
-            # Only Session.run understands these fetches, or can say what is wrong.
-            return None
-        sinks = frozenset(sink for name, sink in self._sinks.items() if name in ops)
-        return _Kind(sinks, frozenset(saver_of(op) for op in ops.values() if is_save(op)))
+    def _leave(self, takes: bool, run: Run, error: BaseException | None = None) -> None:
+        self._gate.leave(takes)
 
-    def _pass(self, kind: _Kind, run: Callable[..., Any], *args: Any) -> Any:
-        with self._gate.passing(takes=bool(kind.sinks)):
-            try:
-                result = run(*args)
-            except BaseException:
-                self._is_unsure = self._is_unsure or bool(kind.sinks)
-                raise
-            if kind.sinks:
-                # Before the run leaves the gate.
-                with self._lock:
-                    self._taken.update(kind.sinks)
-            return result
+    def _make_saving(self, savers: frozenset[str], run: Run) -> None:
+        run.call = partial(self._save, savers, run.call)
 
     def _only_wait(self) -> bool:
         """Whether all runs under way that take a batch still wait for it, or for other workers."""
         if self._in_step is not None and self._in_step.waits_for_others():
             return True
-        sinks = list(self._sinks.values())
+        sinks = self._sinks
         repairs = [sink.repair for sink in sinks if sink.repair is not None]
-        if self._is_unsure or len(repairs) < len(sinks):
+        # A step that has failed may have taken a batch.
+        if not self._tally.is_settled or len(repairs) < len(sinks):
             return False
         if any(run.is_putting() for run in runs_in(self._session, self._pipelines)):
             return False
@@ -170,54 +139,44 @@ class GatedRuns:
         held = run_unwrapped(self._session, [[sink.size for sink in sinks], [repair.held for repair in repairs]])
         sums = run_unwrapped(self._session, [sink.stats.value for sink in sinks])
         taken = [GetStats.batches(gets) for gets in sums]
-        with self._lock:
-            return not any(map(any, held)) and taken == [self._taken[sink] for sink in sinks]
+        return not any(map(any, held)) and taken == [self._tally.expected(sink) for sink in sinks]
 
-    def _save(self, savers: frozenset[str], fetches: Any, feed_dict: Any, options: Any, run_metadata: Any) -> Any:
+    def _save(
+        self, savers: frozenset[str], call: Callable[[list[Any], Any], Any], puts: list[Any], feeds: Mapping[Any, Any]
+    ) -> Any:
         cluster = self._cluster
-        named = ", ".join(repr(saver) for saver in sorted(savers))
-        if not cluster.is_chief:
-            warn(
-                f"{cluster.member_task} saves a checkpoint with the saver {named}. Only on the chief do the other "
-                f"workers stand still for it, so this one may hold a batch without its gradient. Save on the chief.",
-                StagingWarning,
-            )
-            return self._pass(_OTHER, self._run_before, fetches, feed_dict, options, run_metadata)
         copies = copies_of(self._session.graph)
         # Otherwise the workers stand still until the checkpoint is written.
         is_copied = copies is not None and savers <= copies.savers
         for _ in range(_MOST_TRIES):
             with self._pause() as text:
-                fed = dict(feed_dict or {})
+                fed = dict(feeds or {})
                 if self._in_step is not None:
                     fed |= self._in_step.saved_instead()
                 if is_copied and copies is not None:
                     fed[copies.pause] = text
                 try:
-                    result = self._run_before(fetches, fed, options, run_metadata)
+                    result = call(puts, fed)
                 except tf.errors.InvalidArgumentError as error:
                     if not is_broken(error):
                         raise
                     continue
                 if is_copied or PAUSE in cluster.member.ledger.read([PAUSE]):
                     return result
-        raise tf.errors.AbortedError(None, None, f"The workers have not stood still for the saver {named}.")
+        raise tf.errors.AbortedError(None, None, f"The workers have not stood still for the saver {_named(savers)}.")
 
     def _pause(self) -> AbstractContextManager[str]:
         pauses = self._cluster.member.pauses
         return pauses.pause() if self._in_step is None else pauses.pause(settled=self._in_step.is_settled)
 
 
-def gate_runs(session: Any, cluster: Cluster) -> GatedRuns:
+def _named(savers: frozenset[str]) -> str:
+    return ", ".join(repr(saver) for saver in sorted(savers))
+
+
+def gate_runs(session: Any, cluster: Cluster) -> None:
     """Make the runs of `session` stand still in each pause of the cluster. May be called again."""
-    state = session_state_of(session)
-    if state.gated is None:
-        state.gated = GatedRuns(session, cluster)
-    gated: GatedRuns = state.gated
-    return gated
-
-
-def gated_runs(session: Any) -> GatedRuns | None:
-    """Return what `gate_runs` has made; None outside a cluster."""
-    gated: GatedRuns | None = session_state_of(session).gated
-    return gated
+    chain = chain_of(session)
+    if not chain.handlers:
+        tally = Tally(session, sinks_taken(session.graph))
+        chain.install([tally, GatedRuns(session, cluster, tally)])

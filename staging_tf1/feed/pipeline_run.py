@@ -9,7 +9,7 @@ from typing import Any
 
 from absl import logging
 
-from staging_tf1._tf import is_closed, run_unwrapped, tf
+from staging_tf1._tf import is_closed, tf
 from staging_tf1.errors import ClusterError, ResumeError, SourceError, StagingError
 from staging_tf1.feed.autotune import Autotuner
 from staging_tf1.feed.batch_reader import BatchReaders
@@ -17,14 +17,12 @@ from staging_tf1.feed.delivery import Delivery
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.producer_run import ProducerRun
 from staging_tf1.feed.remote import with_workers
-from staging_tf1.feed.repair import repair
 from staging_tf1.feed.sequencer import Stopped
 from staging_tf1.feed.sink_run import Canceller, SinkRun
 from staging_tf1.feed.source_errors import text_of
 from staging_tf1.feed.threads import ENDED, ThreadState
 from staging_tf1.fork import has_lost_tensorflow
 from staging_tf1.garbage import join_thread
-from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.graph.state import session_state_of, state_of
 from staging_tf1.workers.pool import WorkerPool
 
@@ -140,10 +138,6 @@ class PipelineRun:
         for producer in self.producers:
             producer.finish()
         self.delivery.drain()
-
-    def repair(self) -> None:
-        """Restore what a failed step has lost. Must be called between two steps."""
-        repair_all([self])
 
     def _guarded(self, producer: ProducerRun, state: ThreadState) -> None:
         try:
@@ -285,20 +279,3 @@ def stop_all(runs: Sequence[PipelineRun]) -> None:
             except (tf.errors.OpError, RuntimeError) as error:
                 # The session is gone, and nothing in it waits.
                 logging.vlog(1, "'%s': could not cancel: %s", begun[0].pipeline.name, error)
-
-
-def repair_all(runs: Sequence[PipelineRun]) -> None:
-    """Restore what a failed step has lost in all `runs` of one session. Must be called between two steps."""
-    # In a run that is stopping, nothing waits for a slot.
-    runs = [run for run in runs if not run.delivery.stopping]
-    if not runs:
-        return
-    session = runs[0].session
-    repair([(sink.sink, sink.puts) for run in runs for sink in run.sinks], session)
-    in_towers = [run for run in runs if run.delivery.barrier is not None]
-    stats = [[sink.sink.stats.value for sink in run.sinks] for run in in_towers]
-    for run, sums in zip(in_towers, run_unwrapped(session, stats) if stats else (), strict=True):
-        run.delivery.note_taken([GetStats.batches(gets) for gets in sums])
-    for producer in [producer for run in runs for producer in run.producers]:
-        for call in producer.on_failed_step:
-            call()

@@ -1,4 +1,4 @@
-"""`repair`: restores the slots of an area after a step failed in the middle of a get.
+"""`Repair`: restores what a failed step has lost, from the counts of the sinks after it.
 
 TensorFlow cancels a step as soon as one of its ops fails. A get that has its element by then cannot give its slot back,
 because an enqueue refuses a cancelled step. Each such step loses one slot, until the feed threads wait forever.
@@ -11,34 +11,74 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1.feed.chain import Handler, Look, Run, Stage
+from staging_tf1.feed.pipeline import Pipeline
+from staging_tf1.feed.pipeline_run import PipelineRun, runs_in
+from staging_tf1.feed.tally import Count, Tally
 from staging_tf1.graph.sink import Sink
-from staging_tf1.graph.token_area import Repair
+from staging_tf1.graph.token_area import Repair as RepairOps
 
 # A put that holds a slot stages its element within microseconds. One that has not staged after this time holds none.
 _PATIENCE_SECS = 0.005
 
 
-def repair(sinks: Sequence[tuple[Sink, Callable[[], tuple[int, int]]]], session: Any) -> list[int]:
-    """Give lost slots back, between two steps. Return how many there were, for each sink.
+class Repair(Handler):
+    """Finds out what a failed step took, and restores the slots and the rounds of the towers.
+
+    Args:
+      session: the session.
+      pipelines: the pipelines of its graph, started.
+      tally: counts the batches of the steps.
+    """
+
+    def __init__(self, session: Any, pipelines: Sequence[Pipeline], tally: Tally) -> None:
+        self._session, self._pipelines, self._tally = session, pipelines, tally
+
+    def stage(self, look: Look) -> Stage | None:
+        """See base class."""
+        return Stage(failed=self._failed) if look.sinks else None
+
+    def _failed(self, run: Run, error: BaseException) -> None:
+        # In a run that is stopping, nothing waits for a slot.
+        runs = [each for each in runs_in(self._session, self._pipelines) if not each.delivery.stopping]
+        touched = [*(each.pipeline for each in runs), *(each for each in self._pipelines if each.lockstep)]
+        run.counts = self._tally.settle_after(run, error, (sink for each in touched for sink in each.sinks))
+        repair_all(runs, run.counts)
+
+
+def repair_all(runs: Sequence[PipelineRun], counts: Mapping[Sink, Count]) -> None:
+    """Restore what a failed step has lost in all `runs` of one session, between two steps.
+
+    Args:
+      runs: none of them is stopping.
+      counts: of their sinks, after the step.
+    """
+    for run in runs:
+        for sink in run.sinks:
+            repair_slots(sink.sink, counts, run.session, sink.puts)
+        run.delivery.note_taken([counts[sink].taken for sink in run.pipeline.sinks if sink in counts])
+        for producer in run.producers:
+            for call in producer.on_failed_step:
+                call()
+
+
+def repair_slots(
+    sink: Sink, counts: Mapping[Sink, Count], session: Any, puts: Callable[[], tuple[int, int]] = lambda: (0, 0)
+) -> int:
+    """Give lost slots of a sink back, between two steps. Return how many there were.
 
     If a running put is so slow that its slot looks lost, the area holds one element more than its capacity until the
     next repair takes the slot away again.
 
     Args:
-      sinks: each with a function that returns how many puts have begun and how many have ended. Queues lose nothing.
-      session: the session in which the step failed.
+      sink: the sink. A queue loses nothing.
+      counts: of the sinks, after the step that failed.
+      session: the session of the step.
+      puts: returns how many puts have begun and how many have ended.
     """
-    repaired = [sink.repair for sink, _ in sinks if sink.repair is not None]
-    # One run for all, because most have lost nothing.
-    slots = iter(run_unwrapped(session, [(ops.free, ops.held) for ops in repaired]) if repaired else ())
-    lost = []
-    for sink, puts in sinks:
-        missing = 0 if sink.repair is None else sink.capacity - sum(int(n) for n in next(slots))
-        lost.append(_repair_sink(sink, sink.repair, session, puts) if missing and sink.repair is not None else 0)
-    return lost
-
-
-def _repair_sink(sink: Sink, ops: Repair, session: Any, puts: Callable[[], tuple[int, int]]) -> int:
+    ops, count = sink.repair, counts.get(sink)
+    if ops is None or count is None or sink.capacity == count.free + count.held:
+        return 0
     lost = _lost_slots(sink, ops, session, puts)
     for _ in range(lost):
         run_unwrapped(session, ops.give_back)
@@ -47,26 +87,27 @@ def _repair_sink(sink: Sink, ops: Repair, session: Any, puts: Callable[[], tuple
     return lost
 
 
-def release_stranded(sinks: Sequence[tuple[Sink, Mapping[Any, Any]]], session: Any) -> list[int]:
-    """Release elements that were staged in a step that failed before their release. Return how many, for each sink.
+def release_stranded(sink: Sink, counts: Mapping[Sink, Count], session: Any, fed: Mapping[Any, Any]) -> int:
+    """Release elements that were staged in a step that failed before their release. Return how many.
 
     Only for lockstep, where no put is running between two steps.
 
     Args:
-      sinks: each with the feeds of that step's put.
-      session: the session in which the step failed.
+      sink: the sink.
+      counts: of the sinks, after the step that failed.
+      session: the session of the step.
+      fed: the feeds of that step's put.
     """
-    repaired = [(sink, sink.repair, fed) for sink, fed in sinks if sink.repair is not None]
-    counts = run_unwrapped(session, [(ops.held, sink.size) for sink, ops, _ in repaired]) if repaired else []
-    stranded = [int(held) - int(ready) for held, ready in counts]
-    for (sink, ops, fed), number in zip(repaired, stranded, strict=True):
-        stamp = {sink.stamp: fed[sink.stamp]} if sink.stamp in fed else {}
-        for _ in range(number):
-            run_unwrapped(session, ops.release, stamp)
-    return stranded
+    ops, count = sink.repair, counts.get(sink)
+    if ops is None or count is None:
+        return 0
+    stamp = {sink.stamp: fed[sink.stamp]} if sink.stamp in fed else {}
+    for _ in range(count.held - count.ready):
+        run_unwrapped(session, ops.release, stamp)
+    return count.held - count.ready
 
 
-def take_away(ops: Repair, session: Any) -> None:
+def take_away(ops: RepairOps, session: Any) -> None:
     """Remove one free slot, if there is one."""
     try:
         run_unwrapped(session, ops.take_away, options=tf.RunOptions(timeout_in_ms=int(1000 * _PATIENCE_SECS)))
@@ -75,7 +116,7 @@ def take_away(ops: Repair, session: Any) -> None:
         return
 
 
-def _lost_slots(sink: Sink, ops: Repair, session: Any, puts: Callable[[], tuple[int, int]]) -> int:
+def _lost_slots(sink: Sink, ops: RepairOps, session: Any, puts: Callable[[], tuple[int, int]]) -> int:
     until = time.perf_counter() + _PATIENCE_SECS
     while True:
         before = puts()

@@ -106,8 +106,8 @@ class SessionState:
     lock: threading.RLock = field(default_factory=threading.RLock)
     # Of the chief: whether it continues a run that is under way; None if its creator does not know.
     continues_run: bool | None = None
-    # What makes its runs wait in the pauses of a cluster.
-    gated: Any = None
+    # What its runs go through (`feed/chain.py`).
+    chain: Any = None
     # Whether its steps are seen (`lifecycle/steps.py`).
     is_watched: bool = False
     # What `start()` has begun in it.

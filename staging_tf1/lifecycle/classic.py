@@ -8,22 +8,25 @@ If that run meets the end, the step has taken nothing, and the area can still be
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+import threading
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from staging_tf1._tf import fast_callable, tf
 from staging_tf1.errors import LeftoverWarning, warn
+from staging_tf1.feed.chain import Handler, Look, Run, Stage
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import runs_in
 from staging_tf1.feed.sink_run import SinkRun
 from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.classic import ClassicArea, Dequeue, Filler, classic_areas, needs_of
-from staging_tf1.graph.dependencies import ByFetches, ops_of_run
+from staging_tf1.graph.dependencies import ops_of_run
 from staging_tf1.graph.sink import queue_key
 from staging_tf1.lifecycle.timed import TimedRuns
 
@@ -41,23 +44,19 @@ class _Group:
     cut: tuple[Any, ...]
 
 
-@dataclass(frozen=True)
-class AreaUse:
+class _AreaUse(NamedTuple):
     """What one run does with the plain areas."""
 
-    puts: frozenset[str] = frozenset()
-    groups: tuple[_Group, ...] = ()
+    puts: frozenset[str]
+    groups: Sequence[_Group]
     # How many elements the queues behind the puts hold, and how many they need for no put to meet the end.
-    sizes: Callable[[], Sequence[Any]] = tuple
-    needs: tuple[int, ...] = ()
+    sizes: Callable[[], Sequence[Any]]
+    needs: Sequence[int]
     # The areas that the run takes from but does not put into.
-    drained: tuple[ClassicArea, ...] = ()
+    drained: Sequence[ClassicArea]
 
 
-NO_USE = AreaUse()
-
-
-class ClassicLoops:
+class ClassicLoops(Handler):
     """Handles the plain areas of one session that are filled from feed queues.
 
     Args:
@@ -72,30 +71,49 @@ class ClassicLoops:
         areas = [] if session.sess_str else plain_areas(session.graph, pipelines)
         areas = [area for area in areas if isinstance(area, StagingArea)]
         self._areas = classic_areas(session.graph, areas, _ends_with(self._queues, pipelines)) if areas else []
-        self._uses = ByFetches(self._look_up)
         self._takes: dict[_Puts, Callable[..., Any]] = {}
         # Values taken for puts whose run then met the end of another queue.
         self._held: dict[_Puts, deque[list[Any]]] = defaultdict(deque)
         self._ended = False
+        # The names of the puts of the runs under way.
+        self._putting: Counter[str] = Counter()
+        self._lock = threading.Lock()
 
-    def use(self, fetches: Any, feed_dict: Any | None) -> AreaUse:
-        """Return what a run of `fetches` does with the areas."""
-        return self._uses.of(fetches, feed_dict) if self._areas else NO_USE
+    def stage(self, look: Look) -> Stage | None:
+        """See base class."""
+        puts = frozenset(name for classic in self._areas for name in classic.puts if name in look.ops)
+        drained = [
+            classic for classic in self._areas if classic.gets & look.ops.keys() and not classic.puts & look.ops.keys()
+        ]
+        if not (puts or drained):
+            return None
+        groups = self._groups(look)
+        needs = needs_of(dequeue for group in groups for dequeue in group.dequeues.values())
+        sizes = self._reader([self._queues[queue].sink.size for queue in needs]) if needs else tuple
+        use = _AreaUse(puts, groups, sizes, tuple(needs.values()), drained)
+        ended = partial(self._ended_run, use)
+        return Stage(partial(self._before, use), ended, ended)
 
-    def before(self, use: AreaUse) -> dict[Any, Any]:
-        """Return what to feed to a run in addition.
+    def _before(self, use: _AreaUse, run: Run) -> None:
+        """Take what the puts of a run need first, if they could meet the end of the data.
 
         Raises:
           tf.errors.OutOfRangeError: the run's put would meet the end of the data, or its get would wait forever.
         """
         if use.groups and not self._cannot_end(use):
-            return self._taken_first(use)
-        for classic in use.drained:
-            self._refuse_if_over(classic)
-        return {}
+            run.add((), self._taken_first(use))
+        else:
+            for classic in use.drained:
+                self._refuse_if_over(classic)
+        with self._lock:
+            self._putting.update(use.puts)
 
-    def warn_of_leftovers(self) -> None:
-        """Warn, once, of areas that still hold elements after the end of the data."""
+    def _ended_run(self, use: _AreaUse, run: Run, error: BaseException | None = None) -> None:
+        with self._lock:
+            self._putting.subtract(use.puts)
+
+    def close(self) -> None:
+        """See base class. Warns, once, of areas that still hold elements after the end of the data."""
         ended, self._ended = self._ended, False
         for classic in self._areas if ended else ():
             held = sum(len(batches) for puts, batches in self._held.items() if classic.puts & puts)
@@ -108,13 +126,13 @@ class ClassicLoops:
                     LeftoverWarning,
                 )
 
-    def _cannot_end(self, use: AreaUse) -> bool:
+    def _cannot_end(self, use: _AreaUse) -> bool:
         """Whether the queues hold enough for all puts of the run, and no values for these puts are held here."""
         if any(map(self._held.get, [group.puts for group in use.groups])):
             return False
         return all(int(size) >= need for size, need in zip(use.sizes(), use.needs, strict=True))
 
-    def _taken_first(self, use: AreaUse) -> dict[Any, Any]:
+    def _taken_first(self, use: _AreaUse) -> dict[Any, Any]:
         """Take the values that the puts of the run need. At the end of the data it takes nothing and raises."""
         taken: list[list[Any]] = []
         try:
@@ -136,7 +154,8 @@ class ClassicLoops:
             pass
         if group.puts not in self._takes:
             self._takes[group.puts] = fast_callable(self._session, feeds=(), targets=(), fetches=group.cut)
-        values = self._timed.run(list(group.cut), None, self._takes[group.puts])
+        with self._timed.waits(list(group.cut)):
+            values = self._takes[group.puts]()
         return [np.asarray(value, tensor.dtype.as_numpy_dtype) for tensor, value in zip(group.cut, values, strict=True)]
 
     def _refuse_if_over(self, classic: ClassicArea) -> None:
@@ -145,7 +164,7 @@ class ClassicLoops:
         queues = list(dict.fromkeys(queue for need in needs for queue in need))
         if not classic.ends_with_its_queues or not all(self._queues[queue].over for queue in queues):
             return
-        if any(self._uses.of(run.fetches, run.fed).puts & classic.puts for run in list(self._timed.pending.values())):
+        if any(self._putting[put] > 0 for put in classic.puts):
             return
         sizes = [self._queues[queue].sink.size for queue in queues]
         held, *sizes = self._reader([classic.area.size_op(), *sizes])()
@@ -159,26 +178,15 @@ class ClassicLoops:
         """Return a callable for the values of `tensors`, which must not wait."""
         return fast_callable(self._session, feeds=(), targets=(), fetches=tensors, in_caller_thread=True)
 
-    def _look_up(self, fetches: Any, fed: list[Any]) -> AreaUse:
-        try:
-            ops = ops_of_run(self._session.graph, fetches, fed)
-        except (KeyError, TypeError, ValueError):
-            # Only Session.run understands these fetches.
-            return NO_USE
-        puts = frozenset(name for classic in self._areas for name in classic.puts if name in ops)
-        fillers = [filler for classic in self._areas for filler in classic.fillers if filler.put in ops]
+    def _groups(self, look: Look) -> list[_Group]:
+        fillers = [filler for classic in self._areas for filler in classic.fillers if filler.put in look.ops]
         fillers = [
-            filler for filler in fillers if filler.dequeues.keys() & ops.keys()
+            filler for filler in fillers if filler.dequeues.keys() & look.ops.keys()
         ]  # otherwise the user feeds the values
-        behind = ops_of_run(self._session.graph, fetches, fed, [tensor for filler in fillers for tensor in filler.cut])
+        cut = [tensor for filler in fillers for tensor in filler.cut]
+        behind = ops_of_run(look.graph, look.fetches, look.fed, cut)
         # A run that needs a dequeue for something else would dequeue a second time.
-        groups = _grouped([filler for filler in fillers if not filler.dequeues.keys() & behind.keys()])
-        needs = needs_of(dequeue for group in groups for dequeue in group.dequeues.values())
-        sizes = self._reader([self._queues[queue].sink.size for queue in needs]) if needs else tuple
-        drained = [classic for classic in self._areas if classic.gets & ops.keys() and not classic.puts & ops.keys()]
-        if not (puts or drained):
-            return NO_USE
-        return AreaUse(puts, tuple(groups), sizes, tuple(needs.values()), tuple(drained))
+        return _grouped([filler for filler in fillers if not filler.dequeues.keys() & behind.keys()])
 
 
 def _grouped(fillers: Iterable[Filler]) -> list[_Group]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 from staging_tf1._tf import is_closed, leave_to_close, tf
@@ -95,6 +96,8 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._session: Any = None
         self._coord: Any = None
         self._runtime: SessionRuntime | None = None
+        # In a session with a pipeline in lockstep: returns a context in which a run waits for its turn.
+        self.in_turn: Callable[[Any, Any], AbstractContextManager[Any]] | None = None
         self._final_stats: list[PipelineStats] | None = None
         # Whether the session is a MonitoredSession made by hand. Its chief restores without asking, and saves at the
         # end without waiting for the other workers.
@@ -194,6 +197,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             waits_for_workers=self._by_hand,
             last_save=self._last_save,
         )
+        self.in_turn = self._runtime.steps.in_turn if self._runtime.steps.reading_states else None
         self._runtime.start()
         self._runtime.watch_signals()
 

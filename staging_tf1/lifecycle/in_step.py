@@ -19,8 +19,10 @@ from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.layout import Task
 from staging_tf1.cluster.reach import unreachable
 from staging_tf1.errors import ClusterError
+from staging_tf1.feed.chain import Handler, Look, Run, Stage
 from staging_tf1.graph.position import Position
-from staging_tf1.graph.sync_tokens import SyncTokens, sync_tokens_of
+from staging_tf1.graph.sync_tokens import SyncTokens, sends_gradients, sync_tokens_of
+from staging_tf1.lifecycle.timed import TimedRuns
 
 _POLL_SECS = 0.01
 _LOG_SECS = 10.0
@@ -32,7 +34,7 @@ _PATIENCE_LOOKS = 4
 _SHORT = tf.RunOptions(timeout_in_ms=1000)
 
 
-class InStep:
+class InStep(Handler):
     """Lets no worker run ahead of the others, and wakes a step whose gradients nobody else will complete.
 
     A round of `SyncReplicasOptimizer` is complete with as many gradients as there are workers, from any of them. So a
@@ -48,7 +50,7 @@ class InStep:
       cluster: a cluster whose workers train in step.
       session: this worker's session.
       position: how many steps each worker has begun; None if that is unknown.
-      is_waiting: whether a step of this worker is under way.
+      timed: times the runs of the session, and shows the waits between them to the watchdog.
       ends_with_first: whether the loop ends with the first worker whose data ends. Without it, the shares have the same
         number of batches, and each worker takes all of its own.
     """
@@ -58,11 +60,11 @@ class InStep:
         cluster: Cluster,
         session: Any,
         position: Position | None,
-        is_waiting: Callable[[], bool],
+        timed: TimedRuns,
         *,
         ends_with_first: bool,
     ) -> None:
-        self._cluster, self._session, self._is_waiting = cluster, session, is_waiting
+        self._cluster, self._session, self._timed = cluster, session, timed
         self._member = cluster.member
         self._position, self._ends_with_first = position, ends_with_first
         self._stopped: set[int] = set()
@@ -80,17 +82,17 @@ class InStep:
         self._error: ClusterError | None = None
         self._member.on_news = self._note
 
-    @property
-    def has_rounds(self) -> bool:
-        """Whether a `SyncReplicasOptimizer` collects the gradients."""
-        return self._begin is not None
+    def stage(self, look: Look) -> Stage | None:
+        """See base class. Without an optimizer that collects gradients, every step counts."""
+        if not look.sinks or (self._begin is not None and not sends_gradients(look.ops.values())):
+            return None
+        return Stage(self._before, None if self._begin is None else self._after, self._failed)
 
-    @property
-    def waits_for(self) -> list[Any]:
-        """What the wait after a step waits for, as the fetches of a run: the sync tokens of its round."""
-        return [] if self._take is None else [self._take]
+    def _before(self, run: Run) -> None:
+        with self._timed.waits([]):
+            self.await_turn()
 
-    def before_step(self) -> None:
+    def await_turn(self) -> None:
         """Wait until this worker may begin a step that sends gradients.
 
         Raises:
@@ -107,9 +109,13 @@ class InStep:
         self._raise_if_over()
         self._sent += 1
 
-    def after_step(self) -> None:
+    def _after(self, run: Run) -> None:
         """Wait until the round is applied: a checkpoint between two steps is then between two rounds."""
-        if self._begin is None or self._may_send():
+        with self._timed.waits([] if self._take is None else [self._take]):
+            self._await_round()
+
+    def _await_round(self) -> None:
+        if self._may_send():
             return
         # The step took a sync token that was too many.
         self._wait(self._may_send)
@@ -117,7 +123,7 @@ class InStep:
             with contextlib.suppress(tf.errors.DeadlineExceededError):
                 run_unwrapped(self._session, self._take, options=_SHORT)
 
-    def step_failed(self) -> None:
+    def _failed(self, run: Run, error: BaseException) -> None:
         """Let the next step begin at once: the failed one may have sent nothing."""
         self._round = None
 
@@ -183,8 +189,8 @@ class InStep:
         if not self._reason:
             self._member.mark_ended()
 
-    def stop(self) -> None:
-        """Stop watching."""
+    def close(self) -> None:
+        """See base class. Stops listening to the other workers."""
         # A session that failed at its start may be closed after the next one was created.
         if self._member.on_news == self._note:
             self._member.on_news = None
@@ -205,7 +211,7 @@ class InStep:
             )
         # Last, because a step looks at the others first.
         self._stopped = {member.layout.workers.index(task) for task in ended}
-        if self._sync_tokens is None or not self._is_waiting():
+        if self._sync_tokens is None or not self._timed.pending:
             self._looks = 0
         # Without these, the round may be complete only with further gradients of this worker.
         elif ended or gone or self._lacks_token(self._sync_tokens):

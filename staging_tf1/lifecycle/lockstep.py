@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -17,13 +17,14 @@ import numpy as np
 
 from staging_tf1._tf import is_uninitialized_iterator, run_unwrapped, tf
 from staging_tf1.feed.batch_reader import BatchReader, BatchReaders
+from staging_tf1.feed.chain import Handler, Look, Run, Stage
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.queue_runner import prepare_to_start
-from staging_tf1.feed.repair import release_stranded, repair
+from staging_tf1.feed.repair import release_stranded, repair_slots
+from staging_tf1.feed.tally import Count, counts_of
 from staging_tf1.feed.threads import BETWEEN_STEPS, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.feed.unfed import refuse_unfed
 from staging_tf1.garbage import join_thread
-from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.graph.sink import Sink
 from staging_tf1.lifecycle.side_thread import SideThread
 
@@ -106,7 +107,9 @@ class Lockstep:
           tf.errors.OutOfRangeError: one of them has no batch left. Nothing has been taken from the others.
         """
         towers = [self.towers[index] for index in sorted(needed)]
-        _settle(towers, self._session)
+        in_flight = [tower.sink for tower in towers if tower.in_flight]
+        if in_flight:
+            self._settle(counts_of(in_flight, self._session))
         for tower in towers:
             if not tower.staged:
                 self._stage(tower)
@@ -129,6 +132,27 @@ class Lockstep:
             if tower.pending is None:
                 tower.staged -= 1
             tower.pending = None
+
+    def repair(self, counts: Mapping[Sink, Count]) -> None:
+        """Restore what a failed step has lost, and find out whether its put and its get were done.
+
+        Args:
+          counts: of the sinks, after the step; empty if the session is gone.
+        """
+        for tower in self.towers:
+            release_stranded(tower.sink, counts, self._session, tower.pending or {})
+            repair_slots(tower.sink, counts, self._session)
+        self._settle(counts)
+
+    def _settle(self, counts: Mapping[Sink, Count]) -> None:
+        for tower in self.towers:
+            count = counts.get(tower.sink)
+            if count is None or not tower.in_flight:
+                continue
+            # What a put has staged is released by now.
+            if count.held - tower.staged + (count.taken - tower.taken) > 0:
+                tower.pending = None
+            tower.staged, tower.taken, tower.in_flight = count.held, count.taken, False
 
     def begin_anew(self) -> None:
         """Drop what is staged and read ahead: the program has initialized the iterator of a graph-computed input."""
@@ -232,25 +256,36 @@ class Lockstep:
         raise tf.errors.OutOfRangeError(None, None, f"End of data in lockstep: {', '.join(empty)}.{more}")
 
 
-def repair_lockstep(locksteps: Iterable[Lockstep], session: Any) -> None:
-    """Repair all `locksteps` after a failed step, in as few runs as possible."""
-    towers = [tower for lockstep in locksteps for tower in lockstep.towers]
-    if not towers:
-        return
-    release_stranded([(tower.sink, tower.pending or {}) for tower in towers], session)
-    repair([(tower.sink, lambda: (0, 0)) for tower in towers], session)
-    _settle(towers, session)
+class LockstepPuts(Handler):
+    """Adds the puts of the pipelines in lockstep to the steps of one session.
 
+    Args:
+      pipelines: those in lockstep, each with its towers.
+    """
 
-def _settle(towers: Iterable[_Tower], session: Any) -> None:
-    """Find out whether the put and the get of a run that failed after `before` were done."""
-    in_flight = [tower for tower in towers if tower.in_flight]
-    if not in_flight:
-        return
-    figures = run_unwrapped(session, [(tower.sink.size, tower.sink.stats.value) for tower in in_flight])
-    for tower, (size, sums) in zip(in_flight, figures, strict=True):
-        taken = GetStats.batches(sums)
-        was_put = int(size) - tower.staged + (taken - tower.taken) > 0
-        if was_put:
-            tower.pending = None
-        tower.staged, tower.taken, tower.in_flight = int(size), taken, False
+    def __init__(self, pipelines: Mapping[Pipeline, Lockstep]) -> None:
+        self._pipelines = pipelines
+
+    def stage(self, look: Look) -> Stage | None:
+        """See base class."""
+        taken = [(lockstep, look.towers_of(pipeline)) for pipeline, lockstep in self._pipelines.items()]
+        taken = [(lockstep, towers) for lockstep, towers in taken if towers]
+
+        def before(run: Run) -> None:
+            for lockstep, towers in taken:
+                run.add(*lockstep.before(towers))
+
+        def after(run: Run) -> None:
+            for lockstep, towers in taken:
+                lockstep.after(towers)
+
+        def failed(run: Run, error: BaseException) -> None:
+            for lockstep, _ in taken:
+                lockstep.repair(run.counts)
+
+        return Stage(before, after, failed) if taken else None
+
+    def close(self) -> None:
+        """See base class. Tells the threads that read to end."""
+        for lockstep in self._pipelines.values():
+            lockstep.stop()

@@ -7,11 +7,12 @@ in the middle of one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from staging_tf1.errors import BuildError
+from staging_tf1.feed.chain import Handler, Look, Run, Stage
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import PipelineRun, end_run, runs_in
 from staging_tf1.feed.queue_runner import runner_of
@@ -19,7 +20,7 @@ from staging_tf1.graph.dependencies import iterators_behind
 from staging_tf1.lifecycle.lockstep import Lockstep
 
 
-class Renewals:
+class Renewals(Handler):
     """The pipelines of one session whose batches come from iterators of the program.
 
     Args:
@@ -37,42 +38,50 @@ class Renewals:
             if pipeline.is_computed and (names := iterators_behind([sink.put for sink in pipeline.sinks]))
         }
         self._one_at_a_time = threading.Lock()
+        self._ended: list[PipelineRun] = []
 
-    def of_run(self, ops: Mapping[str, Any]) -> tuple[Pipeline, ...]:
-        """Return the pipelines that begin anew when a run of `ops` initializes an iterator."""
+    def stage(self, look: Look) -> Stage | None:
+        """See base class."""
         # The second input of an initializer is the iterator.
-        made = {op.inputs[1].op.name for op in ops.values() if op.type == "MakeIterator"}
-        return tuple(pipeline for pipeline, iterators in self._iterators.items() if not made.isdisjoint(iterators))
+        made = {op.inputs[1].op.name for op in look.ops.values() if op.type == "MakeIterator"}
+        renewed = [pipeline for pipeline, iterators in self._iterators.items() if not made.isdisjoint(iterators)]
+        if not renewed:
+            return None
+        end = partial(self._make_anew, renewed)
+        return Stage(partial(self._before, renewed, look.pipelines), end, end)
 
-    def need_initializers(self, pipelines: Sequence[Pipeline]) -> tuple[Pipeline, ...]:
+    def need_initializers(self, pipelines: Sequence[Pipeline]) -> list[Pipeline]:
         """Return those of `pipelines` whose iterators must be initialized before a step takes from them."""
-        return tuple(pipeline for pipeline in pipelines if pipeline in self._iterators and not pipeline.lockstep)
+        return [pipeline for pipeline in pipelines if pipeline in self._iterators and not pipeline.lockstep]
 
-    @contextmanager
-    def around(self, pipelines: Sequence[Pipeline], taken: Sequence[Pipeline]) -> Iterator[None]:
-        """A context for a run that initializes the iterators of `pipelines` and takes from `taken`.
-
-        Raises:
-          BuildError: it takes from one of `pipelines`, too.
-        """
-        for pipeline in pipelines:
+    def _before(self, renewed: Sequence[Pipeline], taken: Sequence[Pipeline], run: Run) -> None:
+        for pipeline in renewed:
             if pipeline in taken:
                 raise BuildError(
                     f"{pipeline}: one run initializes its iterator and takes a batch of it. Run the initializer first, "
                     f"and then the step."
                 )
-        with self._one_at_a_time:
-            ended = [run for run in runs_in(self._session, pipelines) if self._end(run)]
-            try:
-                yield
-            finally:
-                # After an error, too: the iterator is then what it was.
-                for run in ended:
-                    runner = runner_of(self._session.graph, run.pipeline)
-                    runner.create_threads(self._session, run.coord, daemon=True, start=True)
-                for pipeline in pipelines:
-                    if pipeline in self._lockstep:
-                        self._lockstep[pipeline].begin_anew()
+        self._one_at_a_time.acquire()
+        self._ended = []
+        try:
+            for each in runs_in(self._session, renewed):
+                if self._end(each):
+                    self._ended.append(each)
+        except BaseException as error:
+            self._make_anew((), run, error)
+            raise
+
+    def _make_anew(self, renewed: Sequence[Pipeline], run: Run, error: BaseException | None = None) -> None:
+        """Begin anew; after an error, too: the iterator is then what it was."""
+        try:
+            for each in self._ended:
+                runner = runner_of(self._session.graph, each.pipeline)
+                runner.create_threads(self._session, each.coord, daemon=True, start=True)
+            for pipeline in renewed:
+                if pipeline in self._lockstep:
+                    self._lockstep[pipeline].begin_anew()
+        finally:
+            self._one_at_a_time.release()
 
     def _end(self, run: PipelineRun) -> bool:
         """End a run, unless the program has stopped it: then the next `start()` begins anew."""

@@ -35,19 +35,19 @@ class SessionRuntime:
     A MonitoredSession tells its hooks neither that a step failed nor that an error ends the session, and hooks do not
     see the runs of a plain session. The package's own runs are not steps and bypass the wrapper (`_tf.run_unwrapped`).
 
-    Each run goes through `Steps.run`.
+    Each run goes through the handlers of `Steps`, and the end goes through the same list.
 
     The end, in `end`::
 
         watchdog            stopped, and the watcher if no signal saves
         figures             taken, including the batches of the last failed step
-        feed threads        told to stop, and so are the threads that read for lockstep
-        leftovers           warned of
+        feed threads        told to stop
+        handlers            closed: the threads that read for lockstep are told to stop, leftovers are warned of
         threads             joined, within a deadline; a warning names those still running
 
     The session's `close`, which comes without an `end` after an error or in a plain session::
 
-        watcher, watchdog, lockstep threads, leftovers, as above
+        watchdog, watcher, handlers, as above
         a checkpoint        written, if a signal has ended the loop between two steps, or a hook that was saving
         the session         closed
         other workers       told that this one has finished, if an `end` came before
@@ -63,7 +63,6 @@ class SessionRuntime:
 
     Attributes:
       steps: the steps of the session.
-      before_close: called while the session can still run.
       ended_well: whether the loop ended without an error.
       ends_with_session: in synchronous training, the chief's thread that applies the gradients waits for more of them
         until the session is closed. The coordinator would wait for it in vain, and print the error that ends it.
@@ -81,10 +80,8 @@ class SessionRuntime:
     ) -> None:
         self.session, self._pipelines = session, pipelines
         self._cluster = cluster_of(pipelines)
-        self.before_close: Callable[[], None] = lambda: None
         self.ended_well = False
         self.ends_with_session: list[threading.Thread] = []
-        self._run_before: Callable[..., Any] = session.run
         self._close_before: Callable[[], None] = session.close
         self._last_save = last_save
         self._watcher = InterruptWatcher(lambda: stop_all(self.runs), catches_sigterm=last_save is not None)
@@ -101,7 +98,7 @@ class SessionRuntime:
             session, observer, self.steps.timed.pending, self.steps.reading_states, rule, self._end_the_wait
         )
         self._lock_probe = LockProbe()
-        session.run, session.close = self.steps.run, self._close
+        session.close = self._close
         disarm_in_child(session)
 
     def start(self) -> None:
@@ -124,7 +121,7 @@ class SessionRuntime:
         return stats_of(
             self._pipelines,
             self.session,
-            self.steps.failed_batches,
+            self.steps.tally,
             self.steps.timed.loop_secs,
             self.steps.states_of,
             self._lock_probe.held_share,
@@ -137,9 +134,7 @@ class SessionRuntime:
         stop_all(self.runs)
 
     def stop_watching(self) -> None:
-        """Stop reacting to stalls and other workers. May be called twice."""
-        if self.steps.in_step is not None:
-            self.steps.in_step.stop()
+        """Stop reacting to stalls. May be called twice."""
         self._watchdog.stop()
         self._lock_probe.stop()
 
@@ -151,16 +146,15 @@ class SessionRuntime:
             self._watcher.stop()
         runs = self.runs
         try:
-            self.steps.settle()
+            self.steps.tally.settle()
             figures = self.stats()
         except (tf.errors.OpError, RuntimeError):
             # The session is gone.
             figures = []
         stop_all(runs)
-        self.steps.stop()
         for run in runs:
             run.delivery.warn_of_leftovers()
-        self.steps.warn_of_leftovers()
+        self.steps.chain.close_handlers()
         for join in [*(run.join for run in runs), self.steps.join]:
             for state in join(join_secs):
                 warn(stuck_text(state, join_secs), StuckThreadWarning)
@@ -170,12 +164,10 @@ class SessionRuntime:
         if has_lost_tensorflow():
             # The session, and the files that closing it writes, belong to the parent.
             return
-        self.session.run, self.session.close = self._run_before, self._close_before
-        self.before_close()
+        self.session.close = self._close_before
         self.stop_watching()
         self._watcher.stop()
-        self.steps.stop()
-        self.steps.warn_of_leftovers()
+        self.steps.chain.close()
         try:
             self._save_if_interrupted()
         finally:
@@ -184,7 +176,7 @@ class SessionRuntime:
     def _save_if_interrupted(self) -> None:
         if self._last_save is None or not self._watcher.has_interrupted:
             return
-        if self.steps.last_is_torn:
+        if self.steps.tally.last_is_torn:
             logging.warning("Nothing was saved at the stop: the last step has failed after it had taken a batch.")
             return
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from html import escape
 from types import TracebackType
 from typing import Any
@@ -32,6 +33,9 @@ from staging_tf1.lifecycle.monitored import (
 from staging_tf1.lifecycle.scaffold import prepared_scaffold
 from staging_tf1.lifecycle.stepper import make_stepper
 from staging_tf1.watch.stats import PipelineStats, StatsList
+
+# Where steps need not wait for each other.
+_NO_TURN = nullcontext()
 
 
 class StagingSession:
@@ -185,10 +189,12 @@ class StagingSession:
           tf.errors.OutOfRangeError: there are no more batches.
           Exception: what the source raised, with its own type and traceback.
         """
-        check_run(feed_dict, options, run_metadata)
+        if feed_dict is not None or options is not None or run_metadata is not None:
+            check_run(feed_dict, options, run_metadata)
         session = self._open()
         try:
-            with self._hook.runtime.steps.in_turn(fetches, feed_dict):
+            in_turn = self._hook.in_turn
+            with _NO_TURN if in_turn is None else in_turn(fetches, feed_dict):
                 return session.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
         except Exception as error:
             self._raise_cause(error)

@@ -1,83 +1,53 @@
-"""`Steps`: the steps of one session: what each takes, what is added to it, and what a failed one has lost."""
+"""`Steps`: what acts around the steps of one session, and in which order."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1.cluster.cluster import Cluster
+from staging_tf1.feed.chain import ForkGuard, Handler, Look, Run, Stage, chain_of
+from staging_tf1.feed.gated import GatedRuns
 from staging_tf1.feed.pipeline import Pipeline, cluster_of
-from staging_tf1.feed.pipeline_run import PipelineRun, repair_all, run_in, runs_in
+from staging_tf1.feed.pipeline_run import runs_in
+from staging_tf1.feed.repair import Repair
+from staging_tf1.feed.tally import Tally, sinks_taken
 from staging_tf1.feed.threads import ThreadState
 from staging_tf1.feed.unfed import naming_unfed
-from staging_tf1.fork import refuse_if_forked
-from staging_tf1.graph.dependencies import ByFetches, ops_of_run
-from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.state import session_state_of
-from staging_tf1.graph.sync_tokens import sends_gradients
-from staging_tf1.lifecycle.classic import NO_USE, AreaUse, ClassicLoops
+from staging_tf1.lifecycle.classic import ClassicLoops
 from staging_tf1.lifecycle.in_step import InStep
 from staging_tf1.lifecycle.interrupt import InterruptWatcher
-from staging_tf1.lifecycle.lockstep import Lockstep, repair_lockstep
+from staging_tf1.lifecycle.lockstep import Lockstep, LockstepPuts
 from staging_tf1.lifecycle.renewal import Renewals
 from staging_tf1.lifecycle.timed import TimedRuns
-from staging_tf1.watch.failed_batches import FailedBatches
 from staging_tf1.watch.waiting import WaitMeter
 
-# In TensorFlow's profile: a run that takes no batch, as far as is known.
-RUN = "run"
 # Where steps need not wait for each other.
 _NO_TURN = nullcontext()
 
 
-class Demand(NamedTuple):
-    """What one run takes and puts."""
-
-    # The sinks that it takes an element from.
-    sinks: frozenset[Sink]
-    # Its name in TensorFlow's profile.
-    event: str
-    # Which towers these are, for each threaded pipeline with several towers.
-    towers: tuple[tuple[Pipeline, frozenset[int]], ...]
-    # Which towers these are, for each pipeline in lockstep.
-    lockstep: tuple[tuple[Lockstep, tuple[int, ...]], ...]
-    # What it does with plain areas.
-    use: AreaUse
-    # Whether it sends gradients in synchronous training.
-    sends: bool
-    # The pipelines whose iterators it initializes.
-    begins_anew: tuple[Pipeline, ...]
-    # The pipelines that it takes from and whose iterators the program initializes.
-    on_iterators: tuple[Pipeline, ...]
-
-
 class Steps:
-    """Runs the steps of one session.
+    """The handlers of one session, in the order in which they act (`feed/chain.py`).
 
-    It adds the lockstep puts, keeps towers and workers together, and repairs what a failed step has lost. Several
-    threads may run steps at once. Each step goes through::
-
-        run                 the session's own `run`, wrapped: what the step takes is looked up
-        step                before it: towers are told, puts and feeds are found. After it: counted or repaired
-        TimedRuns.step      the run itself, timed for the watchdog and the figures
-
-    A callable of `make_stepper` looks up once what it takes, and then begins at `step`.
+    A hot step goes down the list and up again. A failed one goes up from where it failed, and the end of the session
+    goes up once more. For each set of fetches, the chain keeps the handlers that have something to do.
 
     Args:
-      session: the session of the steps, whose `run` is not wrapped yet.
+      session: the session of the steps.
       pipelines: the pipelines of its graph, started.
       watcher: knows what a signal owes to the main thread.
       interruptible: whether a step must be able to stop waiting for a lockstep source.
       waits_for_workers: whether the step that finds the end of shared data waits on the chief for the other workers.
 
     Attributes:
+      chain: the chain of the session.
       timed: times the steps.
-      in_step: in synchronous training, keeps the workers in step.
-      failed_batches: the batches that went to failed steps.
-      last_is_torn: whether the last step has failed, but taken a batch. The positions are then ahead of the model.
+      tally: finds the batches that went to failed steps.
     """
 
     def __init__(
@@ -91,47 +61,47 @@ class Steps:
     ) -> None:
         self.session, self._pipelines = session, pipelines
         session_state_of(session).is_watched = True
-        self._run_before = session.run
-        self._cluster = cluster_of(pipelines)
-        self._waits_for_workers = waits_for_workers
-        self._of_cluster = {sink for pipeline in pipelines if pipeline.cluster is not None for sink in pipeline.sinks}
-        self.timed = TimedRuns(session.graph, WaitMeter(session, pipelines, self.states_of), watcher, self._cluster)
-        self.in_step = self._new_in_step()
-        self._loops = ClassicLoops(session, pipelines, self.timed)
-        # By the name of the op that every get depends on.
-        self._sinks = {
-            sink.take.name: sink for pipeline in pipelines for sink in pipeline.sinks if sink.take is not None
-        }
-        self.failed_batches = FailedBatches(session, list(self._sinks.values()))
+        cluster = cluster_of(pipelines)
         self._lockstep = {
             pipeline: Lockstep(pipeline, session, interruptible=interruptible)
             for pipeline in pipelines
             if pipeline.lockstep
         }
-        self._renewals = Renewals(session, pipelines, self._lockstep)
-        self._demands = ByFetches(self._look_up)
-        # Held by a step in lockstep: two at once would put one batch twice.
-        self._one_at_a_time = threading.RLock()
-        self._lock = threading.Lock()
-        self._under_way = 0
-        self.last_is_torn = False
-        # Whether the batches of a failed step are still to be found.
-        self._unsettled = False
+        self.chain = chain_of(session)
+        gates = [handler for handler in self.chain.handlers if isinstance(handler, GatedRuns)]
+        tallies = [handler for handler in self.chain.handlers if isinstance(handler, Tally)]
+        self.tally = tallies[0] if tallies else Tally(session, sinks_taken(session.graph))
+        self.timed = TimedRuns(session.graph, WaitMeter(session, pipelines, self.states_of), watcher, cluster)
+        self._turns = Turns(self._lockstep)
+        renewals = Renewals(session, pipelines, self._lockstep)
+        in_step = self._in_step(cluster) if cluster is not None and cluster.sync else None
+        self.chain.install(
+            [
+                ForkGuard(),
+                self._turns,
+                renewals,
+                *([] if in_step is None else [in_step]),
+                *([] if cluster is None else [SharedEnd(cluster, in_step, waits_for_workers)]),
+                Demand(session, renewals),
+                LockstepPuts(self._lockstep),
+                # After the others, because it takes elements from a queue for this step.
+                ClassicLoops(session, pipelines, self.timed),
+                Repair(session, pipelines, self.tally),
+                self.tally,
+                self.timed,
+                *gates,
+            ]
+        )
+        self.chain.raise_cause = self.timed.raise_cause
 
-    def _new_in_step(self) -> InStep | None:
-        if self._cluster is None or not self._cluster.sync:
-            return None
+    def _in_step(self, cluster: Cluster) -> InStep:
         return InStep(
-            self._cluster,
+            cluster,
             self.session,
             next((pipeline.position for pipeline in self._pipelines if pipeline.cluster is not None), None),
-            lambda: bool(self.timed.pending),
+            self.timed,
             ends_with_first=any(pipeline.has_unknown_length for pipeline in self._pipelines),
         )
-
-    @property
-    def _runs(self) -> list[PipelineRun]:
-        return runs_in(self.session, self._pipelines)
 
     def warm_up(self) -> None:
         """Put the first batch of every lockstep pipeline."""
@@ -141,7 +111,12 @@ class Steps:
                 # One run for all.
                 feeds = {key: fed for _, _, of_lockstep in ready for key, fed in of_lockstep.items()}
                 every = [puts for _, puts, _ in ready]
-                self.timed.run(every, None, run_unwrapped, self.session, every, feeds)
+                try:
+                    with self.timed.waits(every):
+                        run_unwrapped(self.session, every, feeds)
+                except BaseException as error:
+                    self.timed.raise_cause(error)
+                    raise
         for lockstep, _, _ in ready:
             lockstep.have_put()
 
@@ -155,220 +130,92 @@ class Steps:
         lockstep = self._lockstep.get(pipeline)
         return [] if lockstep is None else [tower.state for tower in lockstep.towers]
 
-    def demand(self, fetches: Any, feed_dict: Any | None) -> Demand | None:
-        """Return what a run of `fetches` takes and puts; None if it does neither."""
-        return self._demands.of(fetches, feed_dict)
-
-    def _look_up(self, fetches: Any, fed: list[Any]) -> Demand | None:
-        try:
-            ops = ops_of_run(self.session.graph, fetches, fed)
-        except (KeyError, TypeError, ValueError):
-            # Only Session.run understands these fetches, or can say what is wrong.
-            return None
-        sinks = frozenset(sink for name, sink in self._sinks.items() if name in ops)
-        use = self._loops.use(fetches, fed)
-        begins_anew = self._renewals.of_run(ops)
-        if not (sinks or begins_anew) and use is NO_USE:
-            return None
-        towers = {
-            pipeline: tuple(tower for tower, sink in enumerate(pipeline.sinks) if sink in sinks)
-            for pipeline in self._pipelines
-            if not sinks.isdisjoint(pipeline.sinks)
-        }
-        return Demand(
-            sinks,
-            " ".join(["step", *(pipeline.name for pipeline in towers)]),
-            tuple(
-                (pipeline, frozenset(taken))
-                for pipeline, taken in towers.items()
-                if len(pipeline.sinks) > 1 and not pipeline.lockstep
-            ),
-            tuple((lockstep, towers[pipeline]) for pipeline, lockstep in self._lockstep.items() if pipeline in towers),
-            use,
-            # Without an optimizer that collects gradients, every step counts.
-            self.in_step is not None and (sends_gradients(ops.values()) or not self.in_step.has_rounds),
-            begins_anew,
-            self._renewals.need_initializers(tuple(towers)),
-        )
-
     def in_turn(self, fetches: Any, feed_dict: Any | None) -> AbstractContextManager[Any]:
         """Return a context for a run of `fetches`. Steps in lockstep wait there for each other."""
         if not self._lockstep:
             return _NO_TURN
-        demand = self.demand(fetches, feed_dict)
-        return self._one_at_a_time if demand is not None and demand.lockstep else _NO_TURN
-
-    @contextmanager
-    def _alone(self, name: str) -> Iterator[None]:
-        """A context for a step that must not wait, because its caller may hold a lock of the other thread.
-
-        Raises:
-          RuntimeError: another thread is running a step in lockstep.
-        """
-        if not self._one_at_a_time.acquire(blocking=False):
-            raise RuntimeError(
-                f"'{name}' is in lockstep, and two threads run steps of it at once. Run them in one thread, or with "
-                f"StagingSession.run, which runs one after the other; or use staged(lockstep=False)."
-            )
-        try:
-            yield
-        finally:
-            self._one_at_a_time.release()
-
-    def run(
-        self, fetches: Any, feed_dict: Any | None = None, options: Any | None = None, run_metadata: Any | None = None
-    ) -> Any:
-        """Run a step, or what takes nothing, in place of the session's own `run`."""
-        refuse_if_forked("A session")
-        demand = self.demand(fetches, feed_dict)
-        if demand is None:
-            return self.timed.step(RUN, fetches, feed_dict, self._run_before, fetches, feed_dict, options, run_metadata)
-        call = partial(self.run_session, fetches, options, run_metadata)
-        with self._alone(demand.lockstep[0][0].name) if demand.lockstep else _NO_TURN:
-            return self.step(demand, fetches, feed_dict, call)
-
-    def run_session(self, fetches: Any, options: Any, run_metadata: Any, puts: Sequence[Any], feed_dict: Any) -> Any:
-        """Return the values of `fetches`, from the session's own `run` together with `puts`."""
-        if not puts:
-            return self._run_before(fetches, feed_dict, options, run_metadata)
-        return self._run_before([fetches, puts], feed_dict, options, run_metadata)[0]
-
-    def step(self, demand: Demand, fetches: Any, feed_dict: Any, call: Callable[[list[Any], Any], Any]) -> Any:
-        """Run one step.
-
-        Args:
-          demand: what the step takes and puts.
-          fetches: what it fetches.
-          feed_dict: what it feeds.
-          call: called with the puts to add to the step, and all feeds. Returns the values of `fetches`.
-
-        Raises:
-          tf.errors.OutOfRangeError: a pipeline, or the queue behind a put of the step, has no batch left.
-        """
-        if demand.begins_anew:
-            taken = [pipeline for pipeline in self._pipelines if not demand.sinks.isdisjoint(pipeline.sinks)]
-            with self._renewals.around(demand.begins_anew, taken):
-                return self.step(demand._replace(begins_anew=()), fetches, feed_dict, call)
-        if self._unsettled:
-            self.settle()
-        if demand.sends:
-            assert self.in_step is not None
-            self.timed.run([], None, self.in_step.before_step)
-        try:
-            puts, feeds = self._before(demand)
-        except tf.errors.OutOfRangeError:
-            self._data_has_ended(demand)
-            raise
-        if feeds:
-            feed_dict = {**(feed_dict or {}), **feeds}
-        wanted = [fetches, puts] if puts else fetches
-        with self._lock:
-            self._under_way += 1
-        try:
-            result = self.timed.step(demand.event, wanted, feed_dict, call, puts, feed_dict)
-        except BaseException as error:
-            self._failed(demand, error)
-            raise
-        with self._lock:
-            self.failed_batches.succeeded(demand.sinks)
-            self._under_way -= 1
-        self.last_is_torn = False
-        for lockstep, towers in demand.lockstep:
-            lockstep.after(towers)
-        if demand.sends and self.in_step is not None:
-            self.timed.run(self.in_step.waits_for, None, self.in_step.after_step)
-        return result
-
-    def _before(self, demand: Demand) -> tuple[list[Any], dict[Any, Any]]:
-        for pipeline in demand.on_iterators:
-            if (run := run_in(self.session, pipeline)) is not None:
-                run.delivery.is_needed.set()
-        for pipeline, wanted in demand.towers:
-            if (run := run_in(self.session, pipeline)) is not None:
-                run.delivery.expect_towers(wanted)
-        puts: list[Any] = []
-        feeds: dict[Any, Any] = {}
-        for lockstep, towers in demand.lockstep:
-            more_puts, more_feeds = lockstep.before(towers)
-            puts += more_puts
-            feeds.update(more_feeds)
-        if demand.use is not NO_USE:
-            # Last, because it takes elements from a queue for this step.
-            feeds.update(self._loops.before(demand.use))
-        return puts, feeds
-
-    def _failed(self, demand: Demand, error: BaseException) -> None:
-        """Repair what a failed step has lost."""
-        if demand.sends and self.in_step is not None:
-            self.in_step.step_failed()
-        before = self.failed_batches.counts(demand.sinks)
-        self._repair(demand)
-        self.last_is_torn = _is_torn(before, self.failed_batches.counts(demand.sinks), error)
-        if isinstance(error, tf.errors.OutOfRangeError):
-            self._data_has_ended(demand)
-
-    def _data_has_ended(self, demand: Demand) -> None:
-        """Called by the step that finds the end of its data, which the workers of a cluster may share."""
-        if self._of_cluster.isdisjoint(demand.sinks):
-            return
-        if self.in_step is not None:
-            self.in_step.this_one_ended()
-        if self._waits_for_workers and self._cluster is not None:
-            # The saver of a MonitoredTrainingSession comes before our hook at the end, and must find everybody's
-            # position.
-            self._cluster.wait_for_workers()
-
-    def _repair(self, demand: Demand) -> None:
-        with self._lock:
-            self.failed_batches.failed(demand.sinks)
-            self._under_way -= 1
-            self._unsettled = True
-        try:
-            # At once, because a feed thread may wait for a slot.
-            repair_all(self._runs)
-            if demand.lockstep:
-                repair_lockstep([lockstep for lockstep, _ in demand.lockstep], self.session)
-        except (tf.errors.OpError, RuntimeError):
-            # The session is gone; there is nothing to repair.
-            return
-        self.settle()
-
-    def settle(self) -> None:
-        """Find the batches that failed steps took. Do nothing while a step is running, which has taken some, too."""
-        with self._lock:
-            if self._under_way or not self._unsettled:
-                return
-            self._unsettled = False
-            try:
-                self.failed_batches.settle()
-            except (tf.errors.OpError, RuntimeError):
-                return
+        taken = self.chain.plan(fetches, feed_dict).pipelines
+        return _NO_TURN if self._lockstep.keys().isdisjoint(taken) else self._turns.lock
 
     def drain(self) -> None:
         """Stop reading from the sources."""
-        for run in self._runs:
+        for run in runs_in(self.session, self._pipelines):
             run.drain()
         for lockstep in self._lockstep.values():
             lockstep.drain()
 
-    def stop(self) -> None:
-        """Tell the threads that read for lockstep pipelines to end. May be called twice."""
-        for lockstep in self._lockstep.values():
-            lockstep.stop()
-
     def join(self, deadline_secs: float) -> list[ThreadState]:
-        """Join those threads. Return the states of those still in a source after `deadline_secs`."""
+        """Join the threads that read for lockstep. Return the states of those still in a source after the deadline."""
         return [state for lockstep in self._lockstep.values() for state in lockstep.join(deadline_secs)]
 
-    def warn_of_leftovers(self) -> None:
-        """Warn of plain areas that still hold elements after the end of the data."""
-        self._loops.warn_of_leftovers()
 
+class Turns(Handler):
+    """Lets one step in lockstep run at a time: two at once would put one batch twice.
 
-def _is_torn(before: list[int], after: list[int], error: BaseException) -> bool:
-    """Whether a step took a batch and was not applied.
-
-    A signal interrupts a step only while it waits for a pipeline: if it took from all, it had succeeded.
+    Attributes:
+      lock: held by a step in lockstep. A thread that holds it may run steps.
     """
-    took = [new > old for old, new in zip(before, after, strict=True)]
-    return any(took) and (isinstance(error, Exception) or not all(took))
+
+    def __init__(self, lockstep: Mapping[Pipeline, Lockstep]) -> None:
+        self.lock = threading.RLock()
+        self._lockstep = lockstep
+
+    def stage(self, look: Look) -> Stage | None:
+        """See base class."""
+        names = [pipeline.name for pipeline in look.pipelines if pipeline in self._lockstep]
+        return Stage(partial(self._enter, names[0]), self._leave, self._leave) if names else None
+
+    def _enter(self, name: str, run: Run) -> None:
+        # Does not wait, because the caller may hold a lock of the other thread.
+        if not self.lock.acquire(blocking=False):
+            raise RuntimeError(
+                f"'{name}' is in lockstep, and two threads run steps of it at once. Run them in one thread, or with "
+                f"StagingSession.run, which runs one after the other; or use staged(lockstep=False)."
+            )
+
+    def _leave(self, run: Run, error: BaseException | None = None) -> None:
+        self.lock.release()
+
+
+class SharedEnd(Handler):
+    """Tells the other workers of a cluster that the data they share has ended."""
+
+    def __init__(self, cluster: Cluster, in_step: InStep | None, waits_for_workers: bool) -> None:
+        self._cluster, self._in_step, self._waits_for_workers = cluster, in_step, waits_for_workers
+
+    def stage(self, look: Look) -> Stage | None:
+        """See base class."""
+        shared = any(pipeline.cluster is not None for pipeline in look.pipelines)
+        return Stage(failed=self._failed) if shared else None
+
+    def _failed(self, run: Run, error: BaseException) -> None:
+        if not isinstance(error, tf.errors.OutOfRangeError):
+            return
+        if self._in_step is not None:
+            self._in_step.this_one_ended()
+        if self._waits_for_workers:
+            # The saver of a MonitoredTrainingSession comes before our hook at the end, and must find everybody's
+            # position.
+            self._cluster.wait_for_workers()
+
+
+class Demand(Handler):
+    """Tells pipelines with feed threads what the next step takes: from which towers, and that it is there at all."""
+
+    def __init__(self, session: Any, renewals: Renewals) -> None:
+        self._session, self._renewals = session, renewals
+
+    def stage(self, look: Look) -> Stage | None:
+        """See base class."""
+        waiting = self._renewals.need_initializers(look.pipelines)
+        with_towers = [pipeline for pipeline in look.pipelines if len(pipeline.sinks) > 1 and not pipeline.lockstep]
+        towers = [(pipeline, frozenset(look.towers_of(pipeline))) for pipeline in with_towers]
+
+        def before(run: Run) -> None:
+            for each in runs_in(self._session, waiting):
+                each.delivery.is_needed.set()
+            for pipeline, wanted in towers:
+                for each in runs_in(self._session, [pipeline]):
+                    each.delivery.expect_towers(wanted)
+
+        return Stage(before) if waiting or towers else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from staging_tf1._tf import free_run_lock, profiled, tf
@@ -13,13 +14,14 @@ from staging_tf1.cluster.cluster import Cluster, check_not_left_behind
 from staging_tf1.cluster.connection import recovered_from
 from staging_tf1.cluster.fence import after_refusal, refused
 from staging_tf1.errors import StallError
+from staging_tf1.feed.chain import Handler, Look, Run, Stage
 from staging_tf1.lifecycle.interrupt import InterruptWatcher, interruption
 from staging_tf1.watch.views import Pending
 from staging_tf1.watch.waiting import WaitMeter
 
 
-class TimedRuns:
-    """Times runs, and raises what has ended one in place of TensorFlow's error.
+class TimedRuns(Handler):
+    """Times runs, also those that take nothing. Knows what has ended one in place of TensorFlow's error.
 
     Args:
       graph: the graph of the session.
@@ -44,42 +46,56 @@ class TimedRuns:
         """Seconds from the start of the first run to the end of the last."""
         return self._last_ended - self._first_began
 
-    def step(self, event: str, fetches: Any, fed: Any, call: Callable[..., Any], *args: Any) -> Any:
-        """Return `call(*args)`, which runs `fetches` for the user. TensorFlow's profile shows it as `event`."""
-        with profiled(event, step=next(self._steps)):
-            return self.run(fetches, fed, call, *args)
+    def stage(self, look: Look) -> Stage:
+        """See base class."""
+        return Stage(self._before, self._after, self._ended)
 
-    def run(self, fetches: Any, fed: Any, call: Callable[..., Any], *args: Any) -> Any:
-        """Return `call(*args)`, which runs `fetches` and need not be a step."""
+    def _before(self, run: Run) -> None:
         ident, began = threading.get_ident(), time.perf_counter()
         self._first_began = self._first_began or began
-        self.pending[ident] = Pending(ident, began, fetches, fed)
-        try:
+        wanted = [run.fetches, run.puts] if run.puts else run.fetches
+        self.pending[ident] = Pending(ident, began, wanted, run.feeds)
+        if began >= self.waiting.due:
             self.waiting.before_step(began)
-            result = call(*args)
-        except (KeyboardInterrupt, SystemExit):
-            self._watcher.owed()
-            free_run_lock(self._graph)
-            raise
-        except Exception as error:
-            self._raise_cause(error)
-            raise
-        finally:
-            self.pending.pop(ident, None)
-            self._last_ended = time.perf_counter()
+        run.profile = profiled(run.plan.event, step=next(self._steps))
+        run.profile.__enter__()
+
+    def _after(self, run: Run) -> None:
+        self._ended(run)
         if self.stall_report is not None:
             # The run succeeded only because the watchdog made room for it.
             raise StallError(self.stall_report)
-        return result
 
-    def _raise_cause(self, error: Exception) -> None:
-        """Raise what has made a run fail; return if that is `error` itself."""
+    def _ended(self, run: Run, error: BaseException | None = None) -> None:
+        self.pending.pop(threading.get_ident(), None)
+        run.profile.__exit__(None, None, None)
+        self._last_ended = time.perf_counter()
+
+    @contextmanager
+    def waits(self, fetches: Any) -> Iterator[None]:
+        """Return a context for a wait outside the run, which the watchdog sees as a run of `fetches`."""
+        ident, began = threading.get_ident(), time.perf_counter()
+        self._first_began = self._first_began or began
+        self.pending[ident] = Pending(ident, began, fetches, None)
+        try:
+            yield
+        finally:
+            self.pending.pop(ident, None)
+
+    def raise_cause(self, error: BaseException) -> None:
+        """Raise what has made a run of this thread fail; return if that is `error` itself."""
+        # Also after a Ctrl-C at the beginning of a run.
+        self.pending.pop(threading.get_ident(), None)
+        if not isinstance(error, Exception):
+            self._watcher.owed()
+            free_run_lock(self._graph)
+            return
         interrupted = interruption(error) or self._watcher.owed()
         if interrupted is not None:
             raise interrupted from None
         if self._cluster is not None and refused(error):
             raise after_refusal(self._cluster) from error
-        if self.stall_report is not None:
+        if self.stall_report is not None and not isinstance(error, StallError):
             raise StallError(self.stall_report) from error
         if self._cluster is not None and isinstance(error, tf.errors.OpError):
             self._cluster.member.check_layout()

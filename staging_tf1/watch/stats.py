@@ -11,12 +11,12 @@ from staging_tf1 import display
 from staging_tf1._tf import run_unwrapped
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import run_in
+from staging_tf1.feed.tally import Tally
 from staging_tf1.feed.threads import ThreadState
 from staging_tf1.graph.get_stats import GetFigures
 from staging_tf1.graph.sink import Sink
 from staging_tf1.sources import Source
 from staging_tf1.watch.advice import NOT_MEASURED, SourceWork, bottleneck, certainty, typical_share
-from staging_tf1.watch.failed_batches import FailedBatches
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _amount(nbytes: int) -> str:
 def stats_of(
     pipelines: Sequence[Pipeline],
     session: Any,
-    failed: FailedBatches | None = None,
+    failed: Tally | None = None,
     loop_secs: float = 0.0,
     reading: Callable[[Pipeline], Sequence[ThreadState]] = lambda pipeline: (),
     lock_share: Callable[[Pipeline], float | None] = lambda pipeline: None,

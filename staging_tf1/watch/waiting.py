@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -30,6 +31,9 @@ class WaitMeter:
       session: the session.
       pipelines: the pipelines of its graph.
       reading: in lockstep, what the steps themselves have read for each tower of a pipeline.
+
+    Attributes:
+      due: when to measure next (perf_counter).
     """
 
     def __init__(
@@ -40,6 +44,7 @@ class WaitMeter:
         self._shares: dict[Sink, deque[float]] = {sink: deque(maxlen=_MOST) for _, _, sink in self._sinks}
         self._last: dict[Sink, GetFigures] = {}
         self._last_at = 0.0
+        self.due = 0.0 if self._sinks else math.inf
         self._lock = threading.Lock()
 
     def shares(self, sink: Sink) -> tuple[float, ...]:
@@ -52,7 +57,7 @@ class WaitMeter:
         Args:
           now: the time (perf_counter).
         """
-        if not self._sinks or (self._last and now - self._last_at < _EVERY_SECS):
+        if now < self.due:
             return
         # Another thread that runs steps measures for all of them.
         if self._lock.acquire(blocking=False):
@@ -77,4 +82,4 @@ class WaitMeter:
             if last is not None and figures.batches > last.batches:
                 self._shares[sink].append(figures.waited_share(last, secs))
             self._last[sink] = figures
-        self._last_at = now
+        self._last_at, self.due = now, now + _EVERY_SECS

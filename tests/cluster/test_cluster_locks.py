@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from clusters import only_worker
+from clusters import only_worker, timed_runs
 
 import staging_tf1 as staging
 from staging_tf1.cluster.connection import Connection
@@ -131,12 +131,13 @@ def test_a_cluster_that_is_closed_while_its_threads_are_started_leaves_none(
 
 def test_a_session_that_is_closed_late_leaves_the_news_to_the_next_one(cluster: staging.Cluster) -> None:
     def in_step() -> InStep:
-        return InStep(cluster, tf.Session(graph=tf.Graph()), None, lambda: False, ends_with_first=False)
+        session = tf.Session(graph=tf.Graph())
+        return InStep(cluster, session, None, timed_runs(session), ends_with_first=False)
 
     first, second = in_step(), in_step()
     news = cluster.member.on_news
-    first.stop()
+    first.close()
     assert cluster.member.on_news == news is not None
-    second.stop()
+    second.close()
     assert cluster.member.on_news is None
     cluster.close()

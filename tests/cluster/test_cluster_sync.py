@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from cluster_models import miscounted
-from clusters import LIMIT_SECS, TestCluster, only_worker
+from clusters import LIMIT_SECS, TestCluster, only_worker, timed_runs
 from forked import ForkServer
 
 from staging_tf1.lifecycle import in_step
@@ -232,9 +232,9 @@ def test_positions_that_cannot_be_read_are_warned_of_once_for_each_reason(
     monkeypatch.setattr(in_step, "unreachable", unreachable)
     monkeypatch.setattr(in_step, "_BOUNDED", tf.RunOptions(timeout_in_ms=50))
     with tf.Session(graph=graph) as sess, caplog.at_level("WARNING", logger="absl"):
-        waits = in_step.InStep(cluster, sess, position, lambda: False, ends_with_first=True)
-        waits.before_step()
-        waits.stop()
+        waits = in_step.InStep(cluster, sess, position, timed_runs(sess), ends_with_first=True)
+        waits.await_turn()
+        waits.close()
     cluster.close()
     said = "worker 0 cannot read the positions of the other workers: "
     slow, gone = f"{said}the parameter servers answer slowly", f"{said}ps 0 is gone"

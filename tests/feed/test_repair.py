@@ -13,7 +13,8 @@ import tensorflow.compat.v1 as tf
 import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import run_in
-from staging_tf1.feed.repair import take_away
+from staging_tf1.feed.repair import repair_all, take_away
+from staging_tf1.feed.tally import counts_of
 from staging_tf1.graph.dependencies import ancestors
 from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.sources import ArraySource, GeneratorSource
@@ -32,9 +33,9 @@ def test_a_get_that_was_mistaken_for_a_failed_one_still_ends(graph: Any) -> None
         sess.run(unstage)  # the first half of a get
         run = run_in(sess, pipeline)
         run.join(200)
-        run.repair()
+        repair_all([run], counts_of(pipeline.sinks, sess))
         sess.run(repair.give_back, options=tf.RunOptions(timeout_in_ms=10_000))  # the second half of the get
-        run.repair()
+        repair_all([run], counts_of(pipeline.sinks, sess))
         assert sess.run(repair.free) == 1, "the place that was given back twice is taken away"
         coord.request_stop()
         coord.join(threads, stop_grace_period_secs=60)
@@ -72,7 +73,7 @@ def test_the_last_common_step_ends_though_failed_ones_took_from_one_tower_only(g
         coord = tf.train.Coordinator()
         threads = staging.start(sess, coord)
         tf.Session.run(sess, unstage)  # the state after a step that failed before it took from the other tower
-        run_in(sess, pipeline).repair()
+        repair_all([run_in(sess, pipeline)], counts_of(pipeline.sinks, sess))
         assert [int(part[0]) for part in sess.run(x)] == [2, 1]
         last = threading.Thread(target=lambda: got.append([int(part[0]) for part in sess.run(x)]))
         last.start()

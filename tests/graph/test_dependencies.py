@@ -237,8 +237,7 @@ def test_a_run_takes_from_the_towers_that_it_depends_on(graph: Any) -> None:
             ([one["x"], one["y"]], {one["x"]: [1, 2]}, {"one"}),
             (behind, {other: 1.0}, {"two/1"}),
         ]:
-            demand = steps.demand(fetches, fed)
-            taken = set() if demand is None else {sink.name for sink in demand.sinks}
+            taken = {sink.name for sink in steps.chain.plan(fetches, fed).sinks}
             assert taken == expected, f"{fetches} with {fed}"
 
 
@@ -246,7 +245,7 @@ def test_without_a_pipeline_a_run_takes_nothing(graph: Any) -> None:
     (other,) = constants("other")
     with tf.Session() as sess:
         steps = Steps(sess, [], InterruptWatcher(print))
-        assert steps.demand(other, None) is None and steps.demand("no such op", None) is None
+        assert not steps.chain.plan(other, None).sinks and not steps.chain.plan("no such op", None).sinks
 
 
 # The answers that are kept.

@@ -16,8 +16,9 @@ from resuming import resumed_steps
 import staging_tf1 as staging
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.pipeline import pipelines_of
+from staging_tf1.feed.tally import counts_of
 from staging_tf1.graph.dependencies import ancestors
-from staging_tf1.lifecycle.lockstep import Lockstep, repair_lockstep
+from staging_tf1.lifecycle.lockstep import Lockstep
 from staging_tf1.sources import ArraySource, GeneratorSource, StreamSource
 from staging_tf1.spec import ArraySpec
 
@@ -239,7 +240,7 @@ def test_an_element_that_a_failed_step_staged_keeps_its_count(graph: Any) -> Non
             if number == 1:  # the next batch counts for two
                 assert feeds[pipeline.sinks[0].stamp] == 2
                 sess.run(stage, feeds)  # a step that fails between the two ops of its put
-                repair_lockstep([lockstep], sess)
+                lockstep.repair(counts_of(pipeline.sinks, sess))
                 puts, feeds = lockstep.before([0])
             got.extend(sess.run([ids, *puts], feeds)[0].tolist())
             lockstep.after([0])

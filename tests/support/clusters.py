@@ -21,6 +21,9 @@ from load import slowdown
 from processes import state_of
 
 import staging_tf1 as staging
+from staging_tf1.lifecycle.interrupt import InterruptWatcher
+from staging_tf1.lifecycle.timed import TimedRuns
+from staging_tf1.watch.waiting import WaitMeter
 
 # Tests of what others show, too, with more processes. `make cluster` runs them.
 long_form = pytest.mark.skipif(not os.environ.get("STAGING_TF1_CLUSTER_TESTS"), reason="long form: make cluster")
@@ -47,6 +50,12 @@ def only_worker() -> staging.Cluster:
     jobs = {"ps": addresses[:1], "worker": addresses[1:]}
     tf.train.Server(jobs, job_name="ps", task_index=0)
     return staging.Cluster(jobs, "worker", 0)
+
+
+def timed_runs(session: Any) -> TimedRuns:
+    """What times the runs of a session without pipelines."""
+    waiting = WaitMeter(session, [], lambda pipeline: ())
+    return TimedRuns(session.graph, waiting, InterruptWatcher(lambda: None), None)
 
 
 def until(condition: Callable[[], bool], what: str | Callable[[], str], secs: float = LIMIT_SECS) -> None:

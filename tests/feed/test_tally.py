@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from slow import examples
 
 import staging_tf1 as staging
+from staging_tf1.feed.chain import Run, RunPlan
 from staging_tf1.feed.pipeline import pipelines_of
+from staging_tf1.feed.tally import Tally
 from staging_tf1.graph.sink import Sink
 from staging_tf1.sources import ArraySource
-from staging_tf1.watch.failed_batches import FailedBatches
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 
@@ -48,7 +49,22 @@ class Steps:
         return frozenset(self.sinks[tower] for tower in towers)
 
 
-def by_name(batches: FailedBatches) -> dict[str, list[int]]:
+def begun(batches: Tally, sinks: frozenset[Sink]) -> Run:
+    """A step that takes from `sinks`, under way."""
+    run = Run(RunPlan("step", sinks, (), ()), [], None, lambda puts, feeds: None)
+    batches.before(run)
+    return run
+
+
+def step_succeeded(batches: Tally, sinks: frozenset[Sink]) -> None:
+    batches.after(begun(batches, sinks))
+
+
+def step_failed(batches: Tally, sinks: frozenset[Sink]) -> None:
+    batches.failed(begun(batches, sinks), RuntimeError())
+
+
+def by_name(batches: Tally) -> dict[str, list[int]]:
     return {sink.name: numbers for sink, numbers in batches.numbers.items()}
 
 
@@ -62,7 +78,7 @@ STEPS = st.lists(st.tuples(SOME, st.none() | SOME), max_size=12)
 def test_what_no_step_that_succeeded_took_went_to_failed_ones(steps: list[tuple[Any, Any]]) -> None:
     with tf.Graph().as_default() as graph, tf.Session() as sess:
         played = Steps(graph, sess)
-        batches = FailedBatches(sess, played.sinks)
+        batches = Tally(sess, played.sinks)
         taken = dict.fromkeys(EVERY, 0)
         failed: dict[int, list[int]] = {tower: [] for tower in EVERY}
         for needed, had in steps:
@@ -73,9 +89,9 @@ def test_what_no_step_that_succeeded_took_went_to_failed_ones(steps: list[tuple[
                 taken[tower] += 1
             sinks = played.take(needed if had is None else had)
             if had is None:
-                batches.succeeded(sinks)
+                step_succeeded(batches, sinks)
             else:
-                batches.failed(frozenset(played.sinks[tower] for tower in needed))
+                step_failed(batches, frozenset(played.sinks[tower] for tower in needed))
                 batches.settle()
         assert batches.numbers == {played.sinks[tower]: numbers for tower, numbers in failed.items()}
         batches.settle()
@@ -86,12 +102,12 @@ def test_what_no_step_that_succeeded_took_went_to_failed_ones(steps: list[tuple[
 def test_a_step_that_fails_before_it_takes_costs_no_batch(graph: Any) -> None:
     with tf.Session() as sess:
         played = Steps(graph, sess)
-        batches = FailedBatches(sess, played.sinks)
-        batches.succeeded(played.take(EVERY))
+        batches = Tally(sess, played.sinks)
+        step_succeeded(batches, played.take(EVERY))
         for _ in range(3):
-            batches.failed(frozenset(played.sinks))
+            step_failed(batches, frozenset(played.sinks))
             batches.settle()
-        batches.succeeded(played.take(EVERY))
+        step_succeeded(batches, played.take(EVERY))
         batches.settle()
         assert by_name(batches) == {"x/0": [], "x/1": []}
 
@@ -99,10 +115,13 @@ def test_a_step_that_fails_before_it_takes_costs_no_batch(graph: Any) -> None:
 def test_batches_of_several_failed_steps_may_be_found_at_once(graph: Any) -> None:
     with tf.Session() as sess:
         played = Steps(graph, sess)
-        batches = FailedBatches(sess, played.sinks)
-        batches.succeeded(played.take(EVERY))
-        batches.failed(played.take(frozenset([1])))
-        batches.failed(played.take(EVERY))
+        batches = Tally(sess, played.sinks)
+        step_succeeded(batches, played.take(EVERY))
+        under_way = [begun(batches, frozenset(played.sinks[1:])), begun(batches, frozenset(played.sinks))]
+        played.take(frozenset([1]))
+        played.take(EVERY)
+        for run in under_way:
+            batches.failed(run, RuntimeError())
         batches.settle()
         assert by_name(batches) == {"x/0": [1], "x/1": [1, 2]}
 
@@ -112,9 +131,9 @@ def test_each_session_has_failed_batches_of_its_own(graph: Any) -> None:
         played = Steps(graph, sess)
         played.take(EVERY)
         played.begin()
-        batches = FailedBatches(sess, played.sinks)
-        batches.succeeded(played.take(EVERY))
-        batches.failed(frozenset(played.sinks))
+        batches = Tally(sess, played.sinks)
+        step_succeeded(batches, played.take(EVERY))
+        step_failed(batches, frozenset(played.sinks))
         batches.settle()
         assert by_name(batches) == {"x/0": [], "x/1": []}
 
@@ -122,8 +141,8 @@ def test_each_session_has_failed_batches_of_its_own(graph: Any) -> None:
 def test_without_areas_there_is_nothing_to_settle(graph: Any) -> None:
     tf.no_op()
     with tf.Session() as sess:
-        batches = FailedBatches(sess, ())
-        batches.succeeded(frozenset())
+        batches = Tally(sess, ())
+        step_succeeded(batches, frozenset())
         batches.settle()
         assert batches.numbers == {}
 
@@ -149,8 +168,8 @@ def test_a_pipeline_that_has_not_started_hides_no_batch_of_another() -> None:
     with tf.Graph().as_default() as graph, tf.Session() as sess:
         played = Steps(graph, sess)
         staging.staged(ArraySource(np.arange(9), batch_size=1), lockstep=True, name="later")
-        batches = FailedBatches(sess, [sink for pipeline in pipelines_of(graph) for sink in pipeline.sinks])
-        batches.failed(played.take(EVERY))
+        batches = Tally(sess, [sink for pipeline in pipelines_of(graph) for sink in pipeline.sinks])
+        step_failed(batches, played.take(EVERY))
         batches.settle()
         assert {sink: numbers for sink, numbers in batches.numbers.items() if numbers} == {
             sink: [0] for sink in played.sinks

@@ -1,0 +1,244 @@
+"""`Chain`: the runs of one session go through an ordered list of handlers, compiled once for each set of fetches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from staging_tf1.feed.pipeline import Pipeline, pipelines_of
+from staging_tf1.fork import refuse_if_forked
+from staging_tf1.graph.dependencies import ByFetches, ops_of_run
+from staging_tf1.graph.sink import Sink
+from staging_tf1.graph.state import session_state_of
+
+# In TensorFlow's profile: a run that takes no batch, as far as is known.
+RUN = "run"
+
+
+class Look(NamedTuple):
+    """What handlers look at when a plan is compiled."""
+
+    graph: Any
+    fetches: Any
+    fed: Sequence[Any]
+    # The ops that the run executes, by name. Empty if only `Session.run` understands the fetches.
+    ops: Mapping[str, Any]
+    # The sinks that the run takes an element from, and their pipelines.
+    sinks: frozenset[Sink]
+    pipelines: tuple[Pipeline, ...]
+
+    def towers_of(self, pipeline: Pipeline) -> tuple[int, ...]:
+        """Return the towers of `pipeline` that the run takes from."""
+        return tuple(tower for tower, sink in enumerate(pipeline.sinks) if sink in self.sinks)
+
+
+class RunPlan(NamedTuple):
+    """What is done for one set of fetches and feeds. Compiled once in a session."""
+
+    # Its name in TensorFlow's profile.
+    event: str
+    # The sinks that it takes an element from, and their pipelines.
+    sinks: frozenset[Sink]
+    pipelines: tuple[Pipeline, ...]
+    # What acts around it, the outermost first.
+    stages: tuple[Stage, ...]
+
+
+class Run:
+    """One run on its way through the chain.
+
+    Attributes:
+      plan: the plan.
+      fetches: what the user fetches.
+      feeds: what is fed: the user's feeds, and those of the puts.
+      puts: the puts that are added to the run.
+      call: called with the puts and feeds; makes the run, and returns the values of the fetches.
+      began: when the run itself began (perf_counter).
+      profile: its event in TensorFlow's profile.
+      counts: after a failed run, what the graph counts of the sinks; empty if the session is gone.
+    """
+
+    __slots__ = ("began", "call", "counts", "feeds", "fetches", "plan", "profile", "puts")
+
+    def __init__(self, plan: RunPlan, fetches: Any, feeds: Any, call: Callable[[list[Any], Any], Any]) -> None:
+        self.plan, self.fetches, self.feeds, self.call = plan, fetches, feeds, call
+        self.puts: list[Any] = []
+        self.began = 0.0
+        self.profile: Any = None
+        self.counts: Mapping[Sink, Any] = {}
+
+    def add(self, puts: Sequence[Any], feeds: Mapping[Any, Any]) -> None:
+        """Add puts and feeds to the run."""
+        self.puts += puts
+        if feeds:
+            self.feeds = {**(self.feeds or {}), **feeds}
+
+
+class Stage(NamedTuple):
+    """What one handler does around the runs of one set of fetches."""
+
+    # Called before the run, from the outermost handler inwards. If it raises, the run is not made.
+    before: Callable[[Run], None] | None = None
+    # Called after a run that has succeeded, from the innermost handler outwards. If it raises, the run has failed.
+    after: Callable[[Run], None] | None = None
+    # Called, from the innermost handler outwards, if `before` has returned and the run has failed since.
+    failed: Callable[[Run, BaseException], None] | None = None
+
+
+class Handler:
+    """Acts around the runs of one session. Several threads may make runs at once."""
+
+    def stage(self, look: Look) -> Stage | None:
+        """Return what it does around the runs of one set of fetches; None if they do not need it."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Called at the end of the session, from the innermost handler outwards. May be called twice."""
+
+
+class ForkGuard(Handler):
+    """Refuses runs in a forked process, before anything is read for them."""
+
+    def stage(self, look: Look) -> Stage:
+        """See base class."""
+        return Stage(before=lambda run: refuse_if_forked("A session"))
+
+
+class Chain:
+    """Wraps `run` of one session, as an attribute of that session, until it is closed.
+
+    The package's own runs are no steps, and go past it (`_tf.run_unwrapped`).
+
+    Args:
+      session: a `tf.Session`.
+
+    Attributes:
+      handlers: the handlers, outermost first.
+      raise_cause: called with the error of a run, before the handlers are told. Raises what has ended the run in place
+        of TensorFlow's error; returns if that is the error itself. Nothing else gives an error another name.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self._run_before: Callable[..., Any] = session.run
+        self.handlers: tuple[Handler, ...] = ()
+        self.raise_cause: Callable[[BaseException], None] = lambda error: None
+        session.run = self.run
+
+    def install(self, handlers: Sequence[Handler]) -> None:
+        """Let the runs go through `handlers`, outermost first."""
+        self.handlers = tuple(handlers)
+        # By the name of the op that every get depends on.
+        self._taken = {
+            sink.take.name: (pipeline, sink)
+            for pipeline in pipelines_of(self.session.graph)
+            for sink in pipeline.sinks
+            if sink.take is not None
+        }
+        self._plans = ByFetches(self._compile)
+
+    def close_handlers(self) -> None:
+        """Close the handlers, the innermost first. May be called twice."""
+        for handler in reversed(self.handlers):
+            handler.close()
+
+    def close(self) -> None:
+        """The same; the session then runs unwrapped."""
+        self.session.run = self._run_before
+        self.close_handlers()
+
+    def plan(self, fetches: Any, feed_dict: Any | None) -> RunPlan:
+        """Return what is done for a run of `fetches`."""
+        return self._plans.of(fetches, feed_dict)
+
+    def _compile(self, fetches: Any, fed: list[Any]) -> RunPlan:
+        try:
+            ops = ops_of_run(self.session.graph, fetches, fed)
+        except (KeyError, TypeError, ValueError):
+            # Only Session.run understands these fetches, or can say what is wrong.
+            ops = {}
+        taken = [of_op for name, of_op in self._taken.items() if name in ops]
+        look = Look(
+            self.session.graph,
+            fetches,
+            fed,
+            ops,
+            frozenset(sink for _, sink in taken),
+            tuple(dict.fromkeys(pipeline for pipeline, _ in taken)),
+        )
+        stages = [stage for handler in self.handlers if (stage := handler.stage(look)) is not None]
+        event = " ".join(["step", *(pipeline.name for pipeline in look.pipelines)]) if taken else RUN
+        return RunPlan(event, look.sinks, look.pipelines, tuple(stages))
+
+    def run(
+        self, fetches: Any, feed_dict: Any | None = None, options: Any | None = None, run_metadata: Any | None = None
+    ) -> Any:
+        """Run `fetches`, in place of the session's own `run`."""
+
+        call = partial(self.run_session, fetches, options=options, run_metadata=run_metadata)
+        return self.execute(self.plan(fetches, feed_dict), fetches, feed_dict, call)
+
+    def run_session(
+        self, fetches: Any, puts: Sequence[Any], feeds: Any, options: Any = None, run_metadata: Any = None
+    ) -> Any:
+        """Return the values of `fetches`, from the session's own `run` together with `puts`."""
+        if not puts:
+            return self._run_before(fetches, feeds, options, run_metadata)
+        return self._run_before([fetches, puts], feeds, options, run_metadata)[0]
+
+    def execute(self, plan: RunPlan, fetches: Any, feeds: Any, call: Callable[[list[Any], Any], Any]) -> Any:
+        """Make one run.
+
+        Args:
+          plan: what is done for it.
+          fetches: what it fetches.
+          feeds: what the user feeds.
+          call: called with the puts to add to the run, and all feeds. Returns the values of `fetches`.
+        """
+        run, stages, entered = Run(plan, fetches, feeds, call), plan.stages, 0
+        try:
+            for before, _, _ in stages:
+                if before is not None:
+                    before(run)
+                entered += 1
+            result = run.call(run.puts, run.feeds)
+            while entered:
+                entered -= 1
+                after = stages[entered].after
+                if after is not None:
+                    after(run)
+            return result
+        except BaseException as error:
+            cause = self._failed(run, error, stages[:entered])
+            try:
+                if cause is error:
+                    raise
+                raise cause
+            finally:
+                # An error whose traceback holds itself would keep the graph alive.
+                del cause
+
+    def _failed(self, run: Run, error: BaseException, stages: Sequence[Stage]) -> BaseException:
+        """Tell `stages`, from the last to the first, that `run` has failed. Return what to raise."""
+        cause = error
+        try:
+            self.raise_cause(error)
+        except BaseException as named:
+            cause = named
+        for stage in reversed(stages):
+            try:
+                if stage.failed is not None:
+                    stage.failed(run, cause)
+            except BaseException as raised:
+                cause = raised
+        return cause
+
+
+def chain_of(session: Any) -> Chain:
+    """Return the chain of `session`; the first call installs it."""
+    state = session_state_of(session)
+    if state.chain is None:
+        state.chain = Chain(session)
+    chain: Chain = state.chain
+    return chain

@@ -1,0 +1,131 @@
+"""`Tally`: what the steps of one session have taken, and which batches went to failed ones."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1.feed.chain import Handler, Look, Run, Stage
+from staging_tf1.feed.pipeline import pipelines_of
+from staging_tf1.graph.get_stats import GetStats
+from staging_tf1.graph.sink import Sink
+
+
+class Count(NamedTuple):
+    """What the graph says of a sink at one moment."""
+
+    # Batches that have been taken, and elements that can be taken.
+    taken: int
+    ready: int
+    # Free slots, and elements that are staged, also without a token. 0 for a queue.
+    free: int = 0
+    held: int = 0
+
+
+class Tally(Handler):
+    """Finds the batches of failed steps: the gets that the graph counted, less those of the successful steps.
+
+    Args:
+      session: the session.
+      sinks: those that its steps take from.
+
+    Attributes:
+      numbers: for each sink, the numbers of the failed batches in the order of delivery.
+      last_is_torn: whether the last step has failed, but taken a batch. The positions are then ahead of the model.
+    """
+
+    def __init__(self, session: Any, sinks: Sequence[Sink]) -> None:
+        self._session = session
+        self._succeeded: Counter[frozenset[Sink]] = Counter()
+        # The sinks of the failed steps. A put takes from another pipeline's sink where one is staged behind the other.
+        self._suspects: set[Sink] = set()
+        self._counted = dict.fromkeys(sinks, 0)
+        self.numbers: dict[Sink, list[int]] = {sink: [] for sink in sinks}
+        self._lock = threading.Lock()
+        self._under_way = 0
+        self.last_is_torn = False
+
+    def stage(self, look: Look) -> Stage | None:
+        """See base class."""
+        return Stage(self.before, self.after, self.failed) if look.sinks else None
+
+    def before(self, run: Run) -> None:
+        """Count a step as under way."""
+        if self._suspects:
+            # Other steps were under way when these had failed.
+            self.settle()
+        with self._lock:
+            self._under_way += 1
+
+    def after(self, run: Run) -> None:
+        """Count the batches of a step that has succeeded."""
+        with self._lock:
+            self._under_way -= 1
+            self._succeeded[run.plan.sinks] += 1
+        self.last_is_torn = False
+
+    def failed(self, run: Run, error: BaseException) -> None:
+        """Suspect that a step has taken batches."""
+        with self._lock:
+            self._under_way -= 1
+            self._suspects |= run.plan.sinks
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the batches of all failed steps have been found."""
+        return not self._suspects
+
+    def expected(self, sink: Sink) -> int:
+        """Return how many batches steps have taken from `sink`, if none of them has failed since `settle`."""
+        return self._counted[sink] + sum(count for sinks, count in self._succeeded.items() if sink in sinks)
+
+    def settle(self, others: Iterable[Sink] = ()) -> dict[Sink, Count]:
+        """Find the batches of the steps that failed since the last call. Return the counts of their sinks and `others`.
+
+        While a step is running, which has taken some, too, nothing is found: the next call does.
+        """
+        with self._lock:
+            # Pipelines that start with their first step have no counts before it.
+            taken_from = self._suspects.union(*self._succeeded) if self._suspects else set()
+            counts = counts_of({*taken_from, *others}, self._session)
+            if not self._under_way and taken_from:
+                for sink in taken_from & counts.keys():
+                    if sink in self._suspects:
+                        self.numbers[sink].extend(range(self.expected(sink), counts[sink].taken))
+                for sink in taken_from & counts.keys():
+                    self._counted[sink] = counts[sink].taken
+                self._succeeded.clear()
+                self._suspects.clear()
+        return counts
+
+    def settle_after(self, run: Run, error: BaseException, others: Iterable[Sink]) -> dict[Sink, Count]:
+        """The same after a run that has failed with `error`."""
+        found = [len(self.numbers[sink]) for sink in run.plan.sinks]
+        counts = self.settle(others)
+        took = [len(self.numbers[sink]) > before for sink, before in zip(run.plan.sinks, found, strict=True)]
+        # A signal interrupts a step only while it waits for a pipeline: if it took from all, it had succeeded.
+        self.last_is_torn = any(took) and (isinstance(error, Exception) or not all(took))
+        return counts
+
+
+def sinks_taken(graph: Any) -> list[Sink]:
+    """Return the sinks that steps of `graph` can take from."""
+    return [sink for pipeline in pipelines_of(graph) for sink in pipeline.sinks if sink.take is not None]
+
+
+def counts_of(sinks: Iterable[Sink], session: Any) -> dict[Sink, Count]:
+    """Return the counts of those of `sinks` that are started in `session`; none if it is gone. Costs one run."""
+    sinks = list(sinks)
+    wanted = [
+        (sink.stats.value, sink.size, *(() if sink.repair is None else (sink.repair.free, sink.repair.held)))
+        for sink in sinks
+    ]
+    try:
+        values = run_unwrapped(session, wanted) if wanted else ()
+    except (tf.errors.OpError, RuntimeError):
+        each = [counts_of([sink], session) for sink in sinks] if len(sinks) > 1 else []
+        return {sink: count for counts in each for sink, count in counts.items()}
+    return {sink: Count(GetStats.batches(sums), *map(int, more)) for sink, (sums, *more) in zip(sinks, values)}
