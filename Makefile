@@ -41,8 +41,11 @@ bench:
 	$(PYTHON) benchmarks/bench.py $(BENCH)
 
 # Tests random pipelines, faults and stop moments for ten minutes. Prints its seed; STAGING_TF1_SOAK_SEED replays it.
+# Then all cases of the tests that otherwise have only each pair of their parameters' values.
 soak:
 	STAGING_TF1_SOAK_SECS=600 $(PYTHON) -m pytest -s -o faulthandler_timeout=0 -m "" tests/promises/test_soak.py tests/promises/test_exactly_once.py
+	STAGING_TF1_SOAK_SECS=600 $(PYTHON) -m pytest -n auto --dist loadfile -m thinned
+	STAGING_TF1_SOAK_SECS=600 $(PYTHON) -m pytest -m "" tests/graph/test_fed_parts.py
 
 # Kills and restarts one training run fifty times, builders of caches a hundred times, and worker processes fifty times,
 # and lets them make 10,000 batches; takes about a minute on two cores.

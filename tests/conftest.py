@@ -93,7 +93,7 @@ def pytest_collection(session: pytest.Session) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests that the default run leaves out, before pytest selects by marks; see `slow.py`."""
-    mark_slow(items)
+    config.hook.pytest_deselected(items=mark_slow(items))
     if hasattr(config, "workerinput"):
         long_first(items)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,18 @@ def test_what_is_left_out_has_no_value_that_the_others_lack() -> None:
     assert set().union(*kept) == set().union(*cases)
     assert len(kept) == 4
     assert redundant([{"a"}, {"b"}]) == []
+
+
+def test_what_only_a_soak_has_brings_no_values_together_that_the_others_do_not() -> None:
+    def pairs(cases: list[set[str]]) -> set[frozenset[str]]:
+        return {frozenset(pair) for case in cases for pair in combinations(case, 2)}
+
+    cases = [{*case} for case in product("abcd", "xyz", "123")]
+    kept = [case for index, case in enumerate(cases) if index not in redundant(cases, 2)]
+    assert pairs(kept) == pairs(cases)
+    assert 12 <= len(kept) < 20
+    # Two parameters or one leave nothing out.
+    assert redundant([{*case} for case in product("abcd", "xyz")], 2) == redundant([{"a"}, {"b"}], 2) == []
 
 
 def test_each_pattern_leaves_out_some_cases_of_its_test(request: pytest.FixtureRequest) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import signal
 import threading
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from forked import ForkServer
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from once import BAD, COUNT, FEEDS, SOURCES, Model, build, consumed, seen, session, steps
-from slow import redundant, with_slow
+from slow import some_of, with_all, with_slow
 
 import staging_tf1 as staging
 from staging_tf1.sources import ArraySource
@@ -131,17 +130,9 @@ CASES = [
     for case in itertools.product(SOURCES, FEEDS, ENDS)
     if case[:2] not in REFUSED and not any(some <= {*case} for some in UNPROMISED)
 ]
-# The default run has each source, each feed and each end.
-LEFT_OUT = {*redundant([{*case} for case in CASES])}
 
 
-@pytest.mark.parametrize(
-    ("source", "feed", "end"),
-    [
-        pytest.param(*case, id="-".join(case), marks=[pytest.mark.slow] * (number in LEFT_OUT))
-        for number, case in enumerate(CASES)
-    ],
-)
+@pytest.mark.parametrize(("source", "feed", "end"), some_of(CASES))
 def test_the_model_has_each_record_once(tmp_path: Path, source: str, feed: str, end: str) -> None:
     needs(source)
     folder, bad, before = tmp_path / "model", end == "bad records, skipped", np.int64(0)
@@ -205,7 +196,7 @@ def needs(source: str) -> None:
 
 # For one stream of batches, and for several towers, whose examples take three times as long.
 EXAMPLES, TOWER_EXAMPLES = (100, 60) if with_slow() else (8, 7)
-if "STAGING_TF1_SOAK_SECS" in os.environ:
+if with_all():
     EXAMPLES = TOWER_EXAMPLES = 100
 
 MODES = ("staged", "lockstep", "stream", "tensors", "dataset", "shuffle", "fifo", "whole")

@@ -6,12 +6,17 @@ same in the default run:
     @pytest.mark.slow               all cases of the test
     @pytest.mark.slow_cases("2|3")  the cases whose id, as a whole, matches one of these regular expressions
     @pytest.mark.thinned            of the other cases, all but a few that have each value of each parameter once
+
+A test that is `thinned` and has three parameters or more has only some of its cases in a run with the slow tests, too:
+each value of a parameter meets each value of the others. STAGING_TF1_SOAK_SECS, as in `make soak`, selects all cases.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter, defaultdict
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -30,22 +35,51 @@ def with_slow() -> bool:
     return _with_slow
 
 
+def with_all() -> bool:
+    """Return whether this run takes as long as it must: then no test leaves out a case."""
+    return "STAGING_TF1_SOAK_SECS" in os.environ
+
+
 def examples(most: int) -> int:
     """Return how many random examples a test tries: `most` in a run that includes the slow tests."""
     return most if _with_slow else max(4, most // 5)
 
 
-def mark_slow(items: list[pytest.Item]) -> None:
-    """Give the mark `slow` to the cases that `slow_cases` and `thinned` leave out."""
+def mark_slow(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Give the mark `slow` to the cases that `slow_cases` and `thinned` leave out.
+
+    Return the cases that only a run `with_all` has, and remove them from `items`.
+    """
     thinned: dict[Any, list[Any]] = defaultdict(list)
     for item in items:
         if any(re.fullmatch(pattern, id_of(item)) for pattern in patterns(item)):
             item.add_marker(pytest.mark.slow)
         elif item.get_closest_marker("thinned"):
             thinned[item.path, item.originalname].append(item)  # type: ignore[attr-defined]
+    dropped: list[pytest.Item] = []
     for group in thinned.values():
-        for index in redundant([rows(item) for item in group]):
+        usual, slow = _thin([rows(item) for item in group])
+        for index in slow:
             group[index].add_marker(pytest.mark.slow)
+        dropped += [item for index, item in enumerate(group) if index not in {*usual, *slow}]
+    left_out = {*map(id, dropped)}
+    items[:] = [item for item in items if id(item) not in left_out]
+    return dropped
+
+
+def some_of(cases: list[tuple[str, ...]]) -> list[Any]:
+    """Return parameters of these cases, thinned. The mark cannot: it takes a tuple of parameters for one value."""
+    usual, slow = _thin([{*case} for case in cases])
+    marks = {index: [pytest.mark.slow] * (index in slow) for index in sorted([*usual, *slow])}
+    return [pytest.param(*cases[index], id="-".join(cases[index]), marks=marked) for index, marked in marks.items()]
+
+
+def _thin(cases: list[set[Any]]) -> tuple[list[int], list[int]]:
+    """Return the indexes of the cases of the default run, and of those that a run with the slow tests adds."""
+    repeated = set() if with_all() else {*redundant(cases, 2)}
+    kept = [index for index in range(len(cases)) if index not in repeated]
+    slow = [kept[place] for place in redundant([cases[index] for index in kept])]
+    return [index for index in kept if index not in slow], slow
 
 
 def patterns(item: pytest.Item) -> list[str]:
@@ -67,21 +101,23 @@ def rows(item: Any) -> set[Any]:
     return {tuple((name, id(params[name])) for name in names) for names in [*groups, *alone]}
 
 
-def redundant(cases: list[set[Any]]) -> list[int]:
+def redundant(cases: list[set[Any]], together: int = 1) -> list[int]:
     """Return the indexes of the cases whose values are all among those of the others.
 
-    Each case that is kept adds most values, and of equal ones those that the fewest have.
+    With `together=2`, those whose pairs of values are. Each case that is kept adds most values, and of equal ones those
+    that the fewest have.
     """
+    parts = [{*map(frozenset, combinations(case, min(together, len(case))))} for case in cases]
     left, used = list(range(len(cases))), Counter[Any]()
 
     def worth(index: int) -> tuple[int, int]:
-        counts = [used[value] for value in cases[index]]
+        counts = [used[part] for part in parts[index]]
         return counts.count(0), -sum(counts)
 
     while left:
         best = max(left, key=worth)
         if worth(best)[0] == 0:
             break
-        used.update(cases[best])
+        used.update(parts[best])
         left.remove(best)
     return left
