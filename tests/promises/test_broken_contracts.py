@@ -258,27 +258,6 @@ def test_a_frozen_exception_can_be_skipped(graph: Any) -> None:
         assert [sess.run(batch).tolist()[0] for _ in range(4)] == [0, 2, 6, 8]
 
 
-# The position after a restore.
-
-
-@pytest.mark.parametrize("make", ["staged", "CustomRunner", "restart"])
-def test_a_generator_that_begins_anew_says_so(graph: Any, tmp_path: Path, caplog: Any, make: str) -> None:
-    def batches() -> Iterator[Any]:
-        return iter([np.array([number]) for number in range(5)])
-
-    if make == "CustomRunner":
-        batch = staging.CustomRunner(batches, queue="fifo").get_inputs()
-    else:
-        batch = staging.staged(batches, resume="restart" if make == "restart" else "exact")
-    step = tf.assign_add(tf.train.get_or_create_global_step(), 1)
-    for begins_anew in (False, True):
-        caplog.clear()
-        with staging.StagingSession(checkpoint_dir=str(tmp_path)) as sess:
-            assert sess.run([batch, step])[0].tolist() == [0]
-        said = [record.getMessage() for record in caplog.records if "begins at its first batch" in record.getMessage()]
-        assert len(said) == (begins_anew and make != "restart")
-
-
 def test_a_stop_iteration_does_not_end_the_batches_of_a_source() -> None:
     def transform(batch: Any) -> Any:
         if batch[0] == 4:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from clusters import only_worker
+from resuming import plain
 from running import feed_threads
 
 import staging_tf1 as staging
@@ -45,24 +46,6 @@ def build(names: Sequence[str], **options: Any) -> Model:
     weights = tf.get_variable("weights", [4], initializer=tf.zeros_initializer())
     step = tf.train.get_or_create_global_step()
     return Model(batches, tf.group(weights.assign_add(tf.ones([4])), step.assign_add(1)), weights)
-
-
-@contextmanager
-def plain(folder: Path, saver: Any = None) -> Iterator[Any]:
-    """A session by hand: `start()`, and a saver."""
-    saver = tf.train.Saver() if saver is None else saver
-    with tf.Session() as sess:
-        latest = tf.train.latest_checkpoint(str(folder))
-        if latest is None:
-            sess.run(tf.global_variables_initializer())
-        else:
-            saver.restore(sess, latest)
-        coord = tf.train.Coordinator()
-        threads = staging.start(sess, coord)
-        yield sess
-        saver.save(sess, str(folder / "model.ckpt"), global_step=tf.train.get_global_step())
-        coord.request_stop()
-        coord.join(threads)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from resuming import resumed_steps
+from resuming import plain, resumed_steps
 
 import staging_tf1 as staging
 from staging_tf1.errors import ResumeError
@@ -256,24 +256,15 @@ def test_towers_that_have_not_taken_in_turn_repeat_what_was_ahead(tmp_path: Any,
 @pytest.mark.slow_cases("options1")
 @pytest.mark.parametrize("options", [dict(), dict(sharded=True)])
 def test_every_saver_restores_another_number_of_towers(tmp_path: Any, options: dict[str, Any]) -> None:
-    def run(towers: int, restore: bool, count: int) -> list[int]:
-        with tf.Graph().as_default(), tf.Session() as sess:
+    def run(towers: int, count: int) -> list[int]:
+        with tf.Graph().as_default():
+            tf.train.get_or_create_global_step()
             tf.get_variable("weights", [8, 2], partitioner=tf.fixed_size_partitioner(2), use_resource=True)
             parts = staging.staged(records(24, 2), devices=[CPU] * towers)
-            saver = tf.train.Saver(**options)
-            if restore:
-                saver.restore(sess, str(tmp_path / "model"))
-            else:
-                sess.run(tf.global_variables_initializer())
-            coord = tf.train.Coordinator()
-            threads = staging.start(sess, coord)
-            got = [record for _ in range(count) for batch in sess.run(parts) for record in batch.tolist()]
-            saver.save(sess, str(tmp_path / "model"))
-            coord.request_stop()
-            coord.join(threads, stop_grace_period_secs=60)
-            return got
+            with plain(tmp_path, tf.train.Saver(**options)) as sess:
+                return [record for _ in range(count) for batch in sess.run(parts) for record in batch.tolist()]
 
-    got = run(1, False, 4) + run(4, True, 1) + run(2, True, 2)
+    got = run(1, 4) + run(4, 1) + run(2, 2)
     assert sorted(got) == list(range(24))
 
 
