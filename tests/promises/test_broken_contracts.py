@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import namedtuple
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from pipelines import Numbers
 from stalls import LIMIT_SECS
 
 import staging_tf1 as staging
-from staging_tf1.errors import SourceError, SpecError, StagingError
+from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources import ArraySource, GeneratorSource, Source, TFRecordSource, write_tfrecords
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
@@ -188,82 +188,3 @@ def test_a_source_with_another_spec_is_named(graph: Any, make: Any, spec: Any) -
 def test_a_source_that_is_its_own_shard_is_named(graph: Any) -> None:
     with pytest.raises(ValueError, match=r"Mine\.shard\(\) returned the same source for two towers, so both"):
         staging.staged(Mine(), devices=["/cpu:0", "/cpu:0"])
-
-
-# Exceptions that are hard to handle.
-
-
-class SilentError(Exception):
-    """An exception whose str() fails."""
-
-    def __str__(self) -> str:
-        raise ZeroDivisionError
-
-
-class FrozenError(Exception):
-    """An exception without settable attributes, like a frozen dataclass."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not name.startswith("__") or name == "__notes__":
-            raise AttributeError("frozen")
-        super().__setattr__(name, value)
-
-
-def failing(error: Exception) -> Callable[[], Iterator[Any]]:
-    def batches() -> Iterator[Any]:
-        for number in range(5):
-            yield np.array([number])
-        raise error
-
-    return batches
-
-
-@pytest.mark.filterwarnings("ignore::staging_tf1.errors.LeftoverWarning")
-@pytest.mark.parametrize("how", ["StagingSession", "hook", "start()"])
-@pytest.mark.parametrize("lockstep", [False, True, None], ids=["threads", "lockstep", "CustomRunner"])
-@pytest.mark.parametrize("kind", [SilentError, FrozenError])
-def test_an_awkward_exception_ends_the_run(graph: Any, kind: Any, lockstep: bool | None, how: str) -> None:
-    error = kind("x")
-    if lockstep is None:
-        batch = staging.CustomRunner(failing(error), queue="fifo").get_inputs()
-    else:
-        batch = staging.staged(failing(error), lockstep=lockstep)
-    if how == "start()":
-        if lockstep:
-            return
-        coord = tf.train.Coordinator()
-        with pytest.raises((kind, SourceError)), tf.Session() as sess:
-            threads = staging.start(sess, coord)
-            with pytest.raises(tf.errors.OutOfRangeError):
-                while True:
-                    sess.run(batch)
-            coord.join(threads)
-        return
-    hooks = [staging.StagingHook()]
-    session = staging.StagingSession() if how == "StagingSession" else tf.train.MonitoredTrainingSession(hooks=hooks)
-    with pytest.raises((kind, SourceError)), session as sess:
-        while True:
-            sess.run(batch)
-
-
-def test_a_frozen_exception_can_be_skipped(graph: Any) -> None:
-    def transform(batch: Any) -> Any:
-        if batch[0] == 4:
-            raise FrozenError
-        return batch
-
-    source = ArraySource(np.arange(10), batch_size=2, epochs=1, transform=transform)
-    batch = staging.staged(source, ignored_exception_types=(FrozenError,))
-    with staging.StagingSession() as sess:
-        assert [sess.run(batch).tolist()[0] for _ in range(4)] == [0, 2, 6, 8]
-
-
-def test_a_stop_iteration_does_not_end_the_batches_of_a_source() -> None:
-    def transform(batch: Any) -> Any:
-        if batch[0] == 4:
-            raise StopIteration
-        return batch
-
-    source = ArraySource(np.arange(10), batch_size=2, epochs=1, transform=transform)
-    with pytest.raises(RuntimeError, match="generator raised StopIteration"):
-        list(source.batches())

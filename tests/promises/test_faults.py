@@ -1,19 +1,24 @@
-"""Faults, injected one by one. Each test states what must hold afterwards."""
+"""Every fault in every pipeline. Each test states what must hold afterwards.
+
+`test_source_errors.py` has every kind of exception, and those that are skipped.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 import traceback
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from load import slowdown
-from once import Reading, Stream
-from pipelines import BrokenDiskError
+from pipelines import MIDDLE_SIZES, PIPELINES, RECORDS, BrokenDiskError, Numbers, build, to_the_end
 from running import feed_threads
 from slow import with_slow
 
@@ -22,64 +27,80 @@ from staging_tf1.errors import SpecError
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.sources import ArraySource, GeneratorSource
 
-pytestmark = pytest.mark.usefixtures("quick_graphs")
-
+pytestmark = [
+    pytest.mark.usefixtures("quick_graphs"),
+    # Towers that are stopped early leave batches behind, and may warn about it.
+    pytest.mark.filterwarnings("ignore::staging_tf1.errors.LeftoverWarning"),
+]
+COUNT = 12
 SPEC = tf.TensorSpec([None], tf.int64)
 
 
-class FailsAt(ArraySource):
-    """0, 1, 2, ..., one record per batch; raises at one of them."""
-
-    def __init__(self, fails_at: int, count: int = 20) -> None:
-        super().__init__(np.arange(count), batch_size=1, epochs=1)
-        self._fails_at = fails_at
-
-    def batch(self, index: int) -> Any:
-        if index == self._fails_at:
-            raise BrokenDiskError(f"no record {index}")  # THE LINE
-        return super().batch(index)
-
-    def as_generator(self) -> Iterator[Any]:
-        for index in range(self.num_batches or 0):
-            yield self.batch(index)
-
-
-def build(kind: str, source: FailsAt) -> Any:
-    """Return a pipeline of each kind over `source`."""
-    if kind.startswith("staged"):
-        return staging.staged(source, num_threads=int(kind[-1]))
-    if kind == "lockstep":
-        return staging.staged(source, lockstep=True)
-    if kind == "stream":
-        return staging.staged(GeneratorSource(source.as_generator, spec=SPEC))
-    queue, threads = kind[:-1], int(kind[-1])
-    runner = staging.CustomRunner(source, batch_size=1, queue=queue, num_threads=threads, min_after_dequeue=None)
-    return staging.staged(runner.get_inputs())
-
-
-KINDS = ["staged1", "staged4", "lockstep", "stream", "fifo1", "fifo4", "shuffle1", "shuffle4"]
-
-
 @pytest.mark.thinned
-@pytest.mark.parametrize("fails_at", [0, 10, 19], ids=["first", "middle", "last"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_a_source_raises_is_raised_from_run(graph: Any, kind: str, fails_at: int) -> None:
-    x = build(kind, FailsAt(fails_at))
-    got = []
+@pytest.mark.slow_cases(MIDDLE_SIZES)
+@pytest.mark.parametrize("bad", [0, COUNT // 2, COUNT - 1], ids=["first", "middle", "last"])
+@pytest.mark.parametrize("name", [*PIPELINES, *RECORDS])
+def test_what_a_source_raises_leaves_the_session(graph: Any, name: str, bad: int) -> None:
+    raised = []
+
+    def trouble(number: int, batch: Any) -> Any:
+        if number != bad:
+            return batch
+        raised.append(BrokenDiskError(f"record {number}"))
+        raise raised[-1] from OSError("a bad block")  # THE LINE
+
+    parts = build(name, Numbers(COUNT, trouble))
+    got: list[int] = []
+    ended: list[list[int]] = []
+
+    def run(fetches: Any) -> Any:
+        batches = sess.run(fetches)
+        got.extend(int(batch["id"][0]) for batch in batches)
+        return batches
+
     with pytest.raises(BrokenDiskError) as caught, staging.StagingSession() as sess:
-        while True:
-            got.append(int(sess.run(x)[0]))
-    assert caught.value.args == (f"no record {fails_at}",), "the exception itself"
-    assert "THE LINE" in "".join(traceback.format_tb(caught.value.__traceback__)), "with its own traceback"
-    assert f"raised while the source made batch {fails_at}" in caught.value.__notes__
-    assert len(set(got)) == len(got) and set(got) <= set(range(20))
-    if not kind.startswith("shuffle"):
-        assert got == list(range(len(got))) and len(got) <= fails_at
+        ended += to_the_end(run, parts)
+    error = caught.value
+    assert error in raised, "the exception itself"
+    assert isinstance(error.__cause__, OSError), "and what caused it"
+    assert "THE LINE" in "".join(traceback.format_tb(error.__traceback__)), "with its own traceback"
+    number = bad // len(parts) if name.startswith("staged") else bad  # in the tower's shard
+    assert f"raised while the source made batch {number}" in error.__notes__
+    assert ended == [], "no way to the end of the data"
+    assert len(set(got)) == len(got) and set(got) <= set(range(COUNT))
+    if len(parts) == 1 and not name.startswith("shuffle"):
+        assert got == list(range(len(got))) and len(got) <= bad
     assert feed_threads() == []
     with tf.Graph().as_default():  # and the process is still usable
         y = staging.staged(ArraySource(np.arange(2), batch_size=2, epochs=1))
         with staging.StagingSession() as sess:
             assert sess.run(y).tolist() == [0, 1]
+
+
+MISFITS = {
+    "dtype": (lambda batch: {**batch, "double": batch["double"].astype(np.float64)}, "component 'double' got float64"),
+    "rank": (lambda batch: {**batch, "double": batch["double"][None]}, "component 'double' got int64 [1, 1], expected"),
+    "object": (lambda batch: {**batch, "double": np.array([{}])}, "component 'double' got an array of Python objects"),
+    "missing": (lambda batch: {"id": batch["id"]}, "the batch lacks the key 'double'"),
+    "unknown": (lambda batch: {**batch, "treble": batch["id"]}, "the batch has the unknown key 'treble'"),
+}
+
+
+@pytest.mark.thinned
+@pytest.mark.slow_cases(MIDDLE_SIZES)
+@pytest.mark.parametrize("fault", MISFITS)
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_batch_that_does_not_fit_is_named(graph: Any, name: str, fault: str) -> None:
+    spoil, text = MISFITS[fault]
+    parts = build(name, Numbers(COUNT, lambda number, batch: spoil(batch) if number == 5 else batch))
+    with pytest.raises(SpecError) as caught, staging.StagingSession() as sess:
+        to_the_end(sess.run, parts)
+    told = str(caught.value)
+    assert text in told and ": batch " in told
+    if name.startswith("stream"):
+        assert told.startswith(f"generator 'numbers': batch 5: {text}")
+        assert ("expected int64 [?]" in told) == (fault in ("dtype", "rank"))
+    assert feed_threads() == []
 
 
 def test_a_fault_reaches_a_step_that_waits_within_a_second(graph: Any) -> None:
@@ -103,9 +124,15 @@ def test_a_fault_reaches_a_step_that_waits_within_a_second(graph: Any) -> None:
     assert took < 1.0 * slowdown()
 
 
+def fails_at_three(number: int, batch: Any) -> Any:
+    if number == 3:
+        raise BrokenDiskError("record 3")
+    return batch
+
+
 @pytest.mark.parametrize("way", ["callable", "step_fn", "plain", "monitored"])
 def test_a_fault_is_raised_on_every_way(graph: Any, way: str) -> None:
-    x = staging.staged(FailsAt(3))
+    (x,) = build("staged, 1 threads, 1 towers", Numbers(COUNT, fails_at_three))
     with pytest.raises(BrokenDiskError):
         if way == "plain":
             with tf.Session() as sess:
@@ -133,35 +160,57 @@ def test_a_fault_is_raised_on_every_way(graph: Any, way: str) -> None:
     assert feed_threads() == []
 
 
-BAD_BATCHES = {
-    "dtype": (
-        np.zeros(3, np.float64),
-        "generator 'source': batch 1: component 'x' got float64 [3], expected int64 [?]",
-    ),
-    "rank": (
-        np.zeros((3, 2), np.int64),
-        "generator 'source': batch 1: component 'x' got int64 [3, 2], expected int64 [?]",
-    ),
-    "key": (None, "generator 'source': batch 1: the batch has the unknown key 'z'; expected the key 'x'"),
-    "object": (np.array([{}, []], object), "generator 'source': batch 1: component 'x' got an array of Python objects"),
-}
+def test_a_failing_put_reaches_the_user(graph: Any) -> None:
+    numbers = staging.CustomRunner(lambda: iter(np.arange(10).reshape(10, 1)), queue="fifo").get_inputs()
+    with tf.control_dependencies([tf.debugging.assert_less(numbers, np.int64(5), message="too large")]):
+        x = staging.staged(tf.identity(numbers))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="too large"), staging.StagingSession() as sess:
+        while True:
+            assert sess.run(x)[0] < 5
+    assert feed_threads() == []
+
+
+def test_a_failing_worker_of_a_parallel_map_reaches_the_user(graph: Any) -> None:
+    numbers = tf.data.Dataset.range(1, 100)
+    checked = numbers.map(lambda n: tf.debugging.check_numerics(1.0 / tf.cast(n - 7, tf.float32), "by zero"), 2)
+    x = staging.staged(checked)
+    got = 0
+    with pytest.raises(tf.errors.InvalidArgumentError, match="by zero"), staging.StagingSession() as sess:
+        while True:
+            sess.run(x)
+            got += 1
+    assert got <= 6
+    assert feed_threads() == []
 
 
 @pytest.mark.thinned
-@pytest.mark.parametrize("lockstep", [False, True])
-@pytest.mark.parametrize("fault", BAD_BATCHES)
-def test_a_batch_that_does_not_fit_is_named(graph: Any, fault: str, lockstep: bool) -> None:
-    bad, text = BAD_BATCHES[fault]
-
-    def source() -> Iterator[Any]:
-        yield {"x": np.arange(2)}
-        yield {"x": np.arange(2), "z": np.arange(2)} if bad is None else {"x": bad}
-
-    batch = staging.staged(GeneratorSource(source, spec={"x": SPEC}), lockstep=lockstep, name="train")
-    with pytest.raises(SpecError) as caught, staging.StagingSession() as sess:
-        while True:
-            sess.run(batch)
-    assert str(caught.value).startswith(text)
+@pytest.mark.slow_cases(MIDDLE_SIZES)
+@pytest.mark.parametrize("moment", ["early", "token", "late"])
+@pytest.mark.parametrize("name", PIPELINES)
+def test_failing_steps_cost_at_most_their_own_batches(graph: Any, name: str, moment: str) -> None:
+    count, failing = 40, 15
+    parts = build(name, Numbers(count))
+    fails = tf.placeholder_with_default(False, [])
+    after = {"early": [], "late": [part["id"] for part in parts]}.get(moment)
+    if after is None:
+        # The step already owns the batch, and its slot is not given back yet.
+        towers = [sink for pipeline in pipelines_of(graph) for sink in pipeline.sinks if sink.area is not None]
+        after = [tower.take for tower in towers]
+    with tf.control_dependencies(after):
+        check = tf.raw_ops.Assert(condition=tf.logical_not(fails), data=["NaN"])
+    with staging.StagingSession() as sess:
+        for _ in range(failing):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="NaN"):
+                sess.run([parts, check], {fails: True})
+        got = to_the_end(sess.run, parts)
+        stats = sess.stats()
+    everything = [*chain(*got)]
+    assert len(set(everything)) == len(everything), "none twice"
+    assert all(ids == sorted(ids) for ids in got), "in order"
+    assert count - len(everything) <= failing * len(parts), "a failed step takes one batch a tower at most"
+    if not name.startswith("queue"):
+        failed = sum(len(record.failed_batches) for record in stats)
+        assert failed + len(everything) == count, "an account of every batch"
     assert feed_threads() == []
 
 
@@ -198,123 +247,6 @@ def test_many_failing_steps_lose_no_slot_and_repeat_no_batch(graph: Any, device:
     assert sorted([*stats.failed_batches, *seen]) == list(range(records)), "an account of every batch"
 
 
-class SometimesBad(FailsAt):
-    """A source where every fifth batch is bad."""
-
-    def batch(self, index: int) -> Any:
-        if index % 5 == 3:
-            raise BrokenDiskError(f"no record {index}")
-        return super().batch(index)
-
-
-@pytest.mark.parametrize("lockstep", [False, True])
-def test_one_ignored_exception_too_many_is_raised(graph: Any, lockstep: bool) -> None:
-    x = staging.staged(
-        SometimesBad(fails_at=-1), lockstep=lockstep, ignored_exception_types=(BrokenDiskError,), max_ignored=2
-    )
-    with pytest.raises(BrokenDiskError, match="no record 13"), staging.StagingSession() as sess:
-        while True:
-            sess.run(x)
-    assert feed_threads() == []
-
-
-def _bad_at(bad: int) -> Any:
-    """A check that raises at one number."""
-
-    def check(values: Any) -> Any:
-        if values[0] == bad:
-            raise BrokenDiskError
-        return values
-
-    return check
-
-
-def _ends(bad: int) -> Iterator[Any]:
-    yield from Reading(range(4), _bad_at(bad))
-
-
-@pytest.mark.parametrize("lockstep", [True, False])
-@pytest.mark.parametrize(
-    ("source", "got", "is_said"),
-    [
-        pytest.param(GeneratorSource(lambda: _ends(1)), [0], True, id="a generator"),
-        pytest.param(GeneratorSource(lambda: _ends(-1)), [0, 1, 2, 3], False, id="a good generator"),
-        pytest.param(Stream(4, _bad_at(1)), [0, 2, 3], False, id="a stream that goes on"),
-        pytest.param(Stream(4, _bad_at(3)), [0, 1, 2], True, id="a bad end"),
-    ],
-)
-def test_a_source_that_ends_at_an_ignored_exception_is_named(
-    graph: Any, caplog: pytest.LogCaptureFixture, source: Any, got: list[int], is_said: bool, lockstep: bool
-) -> None:
-    x = staging.staged(source, lockstep=lockstep, ignored_exception_types=(BrokenDiskError,))
-    found = []
-    with caplog.at_level("WARNING", logger="absl"), staging.StagingSession() as sess:
-        while not sess.should_stop():
-            found += sess.run(x).tolist()
-    assert found == got
-    said = [text for text in caplog.messages if "ended right after the exception of batch" in text]
-    assert len(said) == is_said, caplog.messages
-
-
-def test_ignored_exceptions_of_the_graph(graph: Any) -> None:
-    numbers = staging.CustomRunner(lambda: iter(np.arange(20).reshape(20, 1)), queue="fifo").get_inputs()
-    bad = tf.debugging.Assert(tf.not_equal(numbers[0] % 5, 3), ["bad"])
-    with tf.control_dependencies([bad]):
-        x = staging.staged(tf.identity(numbers), ignored_exception_types=(tf.errors.InvalidArgumentError,))
-    got = []
-    with staging.StagingSession() as sess:
-        while not sess.should_stop():
-            got.append(int(sess.run(x)[0]))
-    assert got == [n for n in range(20) if n % 5 != 3]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (
-            dict(ignored_exception_types=(3,)),
-            "staged() got 3 in ignored_exception_types, expected subclasses of Exception, such as "
-            "(tf.errors.DataLossError,).",
-        ),
-        (
-            dict(max_ignored=3),
-            "staged() got max_ignored=3 without ignored_exception_types. Give both.",
-        ),
-        (
-            dict(ignored_exception_types=(ValueError,), max_ignored=-1),
-            "staged() got max_ignored=-1, expected a whole number from 0 to 2**63 - 1 (skipped batches).",
-        ),
-    ],
-)
-def test_bad_ignore_arguments_are_named(graph: Any, arguments: dict[str, Any], text: str) -> None:
-    with pytest.raises((TypeError, ValueError)) as caught:
-        staging.staged(FailsAt(-1), **arguments)
-    assert str(caught.value) == text
-
-
-def test_a_failing_put_reaches_the_user(graph: Any) -> None:
-    numbers = staging.CustomRunner(lambda: iter(np.arange(10).reshape(10, 1)), queue="fifo").get_inputs()
-    with tf.control_dependencies([tf.debugging.assert_less(numbers, np.int64(5), message="too large")]):
-        x = staging.staged(tf.identity(numbers))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="too large"), staging.StagingSession() as sess:
-        while True:
-            assert sess.run(x)[0] < 5
-    assert feed_threads() == []
-
-
-def test_a_failing_worker_of_a_parallel_map_reaches_the_user(graph: Any) -> None:
-    numbers = tf.data.Dataset.range(1, 100)
-    checked = numbers.map(lambda n: tf.debugging.check_numerics(1.0 / tf.cast(n - 7, tf.float32), "by zero"), 2)
-    x = staging.staged(checked)
-    got = 0
-    with pytest.raises(tf.errors.InvalidArgumentError, match="by zero"), staging.StagingSession() as sess:
-        while True:
-            sess.run(x)
-            got += 1
-    assert got <= 6
-    assert feed_threads() == []
-
-
 def test_a_timeout_leaves_the_pipeline_whole(graph: Any) -> None:
     let_go = threading.Event()
 
@@ -331,6 +263,106 @@ def test_a_timeout_leaves_the_pipeline_whole(graph: Any) -> None:
                 sess.run(x, options=tf.RunOptions(timeout_in_ms=50))
         let_go.set()
         assert [int(sess.run(x)[0]) for _ in range(49)] == list(range(1, 50))
+
+
+@pytest.mark.thinned
+@pytest.mark.slow_cases(MIDDLE_SIZES)
+@pytest.mark.parametrize("how", ["break", "raise", "close", "request_stop"])
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_run_that_is_stopped_leaves_nothing(graph: Any, name: str, how: str) -> None:
+    parts = build(name, Numbers(COUNT))
+
+    class Stops(tf.train.SessionRunHook):
+        def after_run(self, context: Any, values: Any) -> None:
+            if how == "request_stop":
+                context.request_stop()
+
+    try:
+        with staging.StagingSession(hooks=[Stops()]) as sess:
+            first = sess.run(parts)
+            assert sess.should_stop() == (how == "request_stop")
+            if how == "raise":
+                raise BrokenDiskError
+            if how == "close":
+                sess.close()
+                sess.close()
+    except BrokenDiskError:
+        pass
+    assert feed_threads() == []
+    with staging.StagingSession() as sess:
+        again = to_the_end(sess.run, parts)
+    assert sorted(chain(*again)) == list(range(COUNT)), "the next session sees everything, and nothing twice"
+    assert [ids[0] for ids in again] == [int(part["id"][0]) for part in first]
+
+
+WAITING = [name for name in PIPELINES if "lockstep" not in name]
+
+
+# Ctrl-C may arrive during a `__del__`: Python reports and drops the KeyboardInterrupt, and the step still ends.
+# Any other dropped exception stays an error.
+MAY_BE_DROPPED = pytest.mark.filterwarnings(
+    r"ignore:[\s\S]*\bKeyboardInterrupt\b:pytest.PytestUnraisableExceptionWarning"
+)
+
+
+def monitored_session() -> Any:
+    return tf.train.MonitoredTrainingSession(hooks=[staging.StagingHook()], stop_grace_period_secs=20)
+
+
+@pytest.mark.thinned
+@pytest.mark.slow_cases(MIDDLE_SIZES)
+@MAY_BE_DROPPED
+@pytest.mark.parametrize("make", [lambda: staging.StagingSession(stop_grace_period_secs=20), monitored_session])
+@pytest.mark.parametrize("name", WAITING)
+def test_ctrl_c_reaches_a_step_that_waits(graph: Any, name: str, make: Any) -> None:
+    in_loop, let_go = threading.Event(), threading.Event()
+    sent: list[int] = []
+
+    def trouble(number: int, batch: Any) -> Any:
+        if number >= 4:
+            in_loop.wait(30)
+            sent.append(number)
+            if len(sent) == 1:
+                os.kill(os.getpid(), signal.SIGINT)
+            let_go.wait(30)
+        return batch
+
+    parts = build(name, Numbers(COUNT, trouble))
+    with pytest.raises(KeyboardInterrupt):
+        try:
+            with make() as sess:
+                sess.run(parts)
+                in_loop.set()
+                try:
+                    while True:
+                        sess.run(parts)
+                finally:
+                    let_go.set()
+        finally:
+            in_loop.set()
+            let_go.set()
+    assert feed_threads() == []
+
+
+class InterruptedWhileItGoes:
+    """Ctrl-C during a `__del__`, where Python reports the KeyboardInterrupt and drops it."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+@MAY_BE_DROPPED
+@pytest.mark.parametrize("make", [staging.StagingSession, monitored_session])
+def test_ctrl_c_that_python_drops_ends_the_steps_all_the_same(graph: Any, make: Any) -> None:
+    x = staging.staged(staging.sources.ArraySource(np.arange(4), batch_size=1))
+    with pytest.raises(KeyboardInterrupt):
+        with make() as sess:
+            sess.run(x)
+            dropped = InterruptedWhileItGoes()
+            del dropped
+            while True:
+                sess.run(x)
+    assert feed_threads() == []
 
 
 @pytest.mark.thinned
@@ -366,14 +398,14 @@ def test_what_a_source_gives_away_is_fed_without_a_copy(graph: Any) -> None:
     made: list[Any] = []
     made_second = threading.Event()
 
-    class Spy(FailsAt):
+    class Spy(ArraySource):
         def batch(self, index: int) -> Any:
             made.append(super().batch(index))
             if index == 1:
                 made_second.set()
             return made[-1]
 
-    x = staging.staged(Spy(fails_at=-1), capacity=1)
+    x = staging.staged(Spy(np.arange(20), batch_size=1, epochs=1), capacity=1)
     with staging.StagingSession() as sess:
         sess.run(x)
         assert made_second.wait(60)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from pipelines import INDEXED, Numbers, build, to_the_end
+from pipelines import INDEXED, MIDDLE_SIZES, Numbers, build, to_the_end
 from running import feed_threads
 
 import staging_tf1 as staging
@@ -49,8 +49,7 @@ class Preempted(tf.train.SessionRunHook):  # type: ignore[misc]
 
 
 @pytest.mark.thinned
-# Some threads and some towers, where the default run has one of each, and several of both.
-@pytest.mark.slow_cases(".*(1 threads, 2 towers|3 threads, 1 towers|lockstep, 1 towers).*")
+@pytest.mark.slow_cases(MIDDLE_SIZES)
 @pytest.mark.parametrize("way", ["session", "hook"])
 @pytest.mark.parametrize("name", INDEXED)
 def test_a_recovery_loses_and_repeats_nothing(graph: Any, tmp_path: Any, name: str, way: str) -> None:

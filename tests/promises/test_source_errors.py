@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from pipelines import INDEXED, PIPELINES, Numbers, build, to_the_end
+from once import Reading, Stream
+from pipelines import INDEXED, MIDDLE_SIZES, PIPELINES, BrokenDiskError, Numbers, build, to_the_end
+from running import feed_threads
 
 import staging_tf1 as staging
 from staging_tf1.errors import SourceError, SpecError
@@ -27,18 +30,17 @@ SIGNALS: dict[str, Callable[[], Exception]] = {
     "AbortedError": lambda: tf.errors.AbortedError(None, None, "of the user's"),
     "UnavailableError": lambda: tf.errors.UnavailableError(None, None, "of the user's"),
 }
+ERRORS = {**SIGNALS, "BrokenDiskError": lambda: BrokenDiskError("a bad block")}
 COUNT = 12
 ONE_TOWER = ["queue", "staged, 1 threads, 1 towers", "staged in lockstep, 1 towers"]
 
 
-def raising(signal: str, at: int, times: int = 1_000_000) -> Callable[[int, Any], Any]:
-    """Return a `trouble` for `Numbers`: batch number `at` raises the first `times` times."""
-    left = [times]
+def every_fifth(error: str) -> Callable[[int, Any], Any]:
+    """Return a `trouble` for `Numbers`: batches 3, 8, 13... raise."""
 
     def trouble(number: int, batch: Any) -> Any:
-        if number == at and left[0]:
-            left[0] -= 1
-            raise SIGNALS[signal]()
+        if number % 5 == 3:
+            raise ERRORS[error]()
         return batch
 
     return trouble
@@ -57,7 +59,7 @@ def session(how: str) -> Any:
     "name, how", [*((name, "StagingSession") for name in PIPELINES), *((name, "hook") for name in ONE_TOWER)]
 )
 def test_a_signal_from_a_source_is_an_error(graph: Any, name: str, signal: str, how: str) -> None:
-    parts = build(name, Numbers(COUNT, raising(signal, at=5)))
+    parts = build(name, Numbers(COUNT, every_fifth(signal)))
     steps = tf.get_variable("steps", [], initializer=tf.zeros_initializer()).assign_add(1)
     # In a generator, Python itself turns a StopIteration into a RuntimeError.
     wanted = RuntimeError if name.startswith("stream") and signal == "StopIteration" else SourceError
@@ -74,27 +76,107 @@ def test_a_signal_from_a_source_is_an_error(graph: Any, name: str, signal: str, 
 
 
 @pytest.mark.thinned
-@pytest.mark.parametrize("signal", SIGNALS)
+@pytest.mark.slow_cases(MIDDLE_SIZES)
+@pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("name", INDEXED)
-def test_a_signal_that_is_to_be_skipped_is_skipped(graph: Any, name: str, signal: str) -> None:
-    kind = type(SIGNALS[signal]())
-    parts = build(name, Numbers(COUNT, raising(signal, at=5)), ignored_exception_types=(kind,))
+def test_ignored_exceptions_cost_their_batches_only(graph: Any, name: str, error: str) -> None:
+    kind = type(ERRORS[error]())
+    parts = build(name, Numbers(COUNT, every_fifth(error)), ignored_exception_types=(kind,), max_ignored=2)
     with staging.StagingSession() as sess:
         got = to_the_end(sess.run, parts)
-    assert sorted(number for tower in got for number in tower) == [n for n in range(COUNT) if n != 5]
+        ignored = sum(stats.ignored for stats in sess.stats())
+    assert all(ids == sorted(ids) for ids in got), "in order"
+    assert sorted(chain(*got)) == [n for n in range(COUNT) if n % 5 != 3], "the others once each"
+    assert ignored == 2
+    assert feed_threads() == []
 
 
 @pytest.mark.thinned
-@pytest.mark.parametrize("signal", SIGNALS)
+@pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("name", ONE_TOWER)
-def test_one_signal_more_than_may_be_skipped_is_an_error(graph: Any, name: str, signal: str) -> None:
-    def trouble(number: int, batch: Any) -> Any:
-        return raising(signal, at=number)(number, batch) if number % 2 else batch
-
-    kind = type(SIGNALS[signal]())
-    parts = build(name, Numbers(COUNT, trouble), ignored_exception_types=(kind,), max_ignored=2)
-    with pytest.raises(SourceError, match=f"the source raised {signal}"), staging.StagingSession() as sess:
+def test_one_ignored_exception_too_many_is_raised(graph: Any, name: str, error: str) -> None:
+    kind = type(ERRORS[error]())
+    parts = build(name, Numbers(20, every_fifth(error)), ignored_exception_types=(kind,), max_ignored=2)
+    wanted = SourceError if error in SIGNALS else kind
+    with pytest.raises(wanted) as caught, staging.StagingSession() as sess:
         to_the_end(sess.run, parts)
+    told = "".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+    assert "the source made batch 13" in told or f"the source raised {error} while it made batch 13" in told
+    assert feed_threads() == []
+
+
+def _bad_at(bad: int) -> Any:
+    """A check that raises at one number."""
+
+    def check(values: Any) -> Any:
+        if values[0] == bad:
+            raise BrokenDiskError
+        return values
+
+    return check
+
+
+def _ends(bad: int) -> Iterator[Any]:
+    yield from Reading(range(4), _bad_at(bad))
+
+
+@pytest.mark.parametrize("lockstep", [True, False])
+@pytest.mark.parametrize(
+    ("source", "got", "is_said"),
+    [
+        pytest.param(GeneratorSource(lambda: _ends(1)), [0], True, id="a generator"),
+        pytest.param(GeneratorSource(lambda: _ends(-1)), [0, 1, 2, 3], False, id="a good generator"),
+        pytest.param(Stream(4, _bad_at(1)), [0, 2, 3], False, id="a stream that goes on"),
+        pytest.param(Stream(4, _bad_at(3)), [0, 1, 2], True, id="a bad end"),
+    ],
+)
+def test_a_source_that_ends_at_an_ignored_exception_is_named(
+    graph: Any, caplog: pytest.LogCaptureFixture, source: Any, got: list[int], is_said: bool, lockstep: bool
+) -> None:
+    x = staging.staged(source, lockstep=lockstep, ignored_exception_types=(BrokenDiskError,))
+    found = []
+    with caplog.at_level("WARNING", logger="absl"), staging.StagingSession() as sess:
+        while not sess.should_stop():
+            found += sess.run(x).tolist()
+    assert found == got
+    said = [text for text in caplog.messages if "ended right after the exception of batch" in text]
+    assert len(said) == is_said, caplog.messages
+
+
+def test_ignored_exceptions_of_the_graph(graph: Any) -> None:
+    numbers = staging.CustomRunner(lambda: iter(np.arange(20).reshape(20, 1)), queue="fifo").get_inputs()
+    bad = tf.debugging.Assert(tf.not_equal(numbers[0] % 5, 3), ["bad"])
+    with tf.control_dependencies([bad]):
+        x = staging.staged(tf.identity(numbers), ignored_exception_types=(tf.errors.InvalidArgumentError,))
+    got = []
+    with staging.StagingSession() as sess:
+        while not sess.should_stop():
+            got.append(int(sess.run(x)[0]))
+    assert got == [n for n in range(20) if n % 5 != 3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            dict(ignored_exception_types=(3,)),
+            "staged() got 3 in ignored_exception_types, expected subclasses of Exception, such as "
+            "(tf.errors.DataLossError,).",
+        ),
+        (
+            dict(max_ignored=3),
+            "staged() got max_ignored=3 without ignored_exception_types. Give both.",
+        ),
+        (
+            dict(ignored_exception_types=(ValueError,), max_ignored=-1),
+            "staged() got max_ignored=-1, expected a whole number from 0 to 2**63 - 1 (skipped batches).",
+        ),
+    ],
+)
+def test_bad_ignore_arguments_are_named(graph: Any, arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises((TypeError, ValueError)) as caught:
+        staging.staged(ArraySource(np.arange(20), batch_size=1), **arguments)
+    assert str(caught.value) == text
 
 
 class _Iterator:
@@ -252,3 +334,81 @@ def test_what_a_source_raises_otherwise_stays_as_it_is(graph: Any) -> None:
         while True:
             sess.run(batch)
     assert caught.value is raised
+
+
+def test_a_stop_iteration_does_not_end_the_batches_of_a_source() -> None:
+    def transform(batch: Any) -> Any:
+        if batch[0] == 4:
+            raise StopIteration
+        return batch
+
+    source = ArraySource(np.arange(10), batch_size=2, epochs=1, transform=transform)
+    with pytest.raises(RuntimeError, match="generator raised StopIteration"):
+        list(source.batches())
+
+
+# Exceptions that are hard to handle.
+
+
+class SilentError(Exception):
+    """An exception whose str() fails."""
+
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+class FrozenError(Exception):
+    """An exception without settable attributes, like a frozen dataclass."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("__") or name == "__notes__":
+            raise AttributeError("frozen")
+        super().__setattr__(name, value)
+
+
+def failing(error: Exception) -> Callable[[], Iterator[Any]]:
+    def batches() -> Iterator[Any]:
+        for number in range(5):
+            yield np.array([number])
+        raise error
+
+    return batches
+
+
+@pytest.mark.parametrize("how", ["StagingSession", "hook", "start()"])
+@pytest.mark.parametrize("lockstep", [False, True, None], ids=["threads", "lockstep", "CustomRunner"])
+@pytest.mark.parametrize("kind", [SilentError, FrozenError])
+def test_an_awkward_exception_ends_the_run(graph: Any, kind: Any, lockstep: bool | None, how: str) -> None:
+    error = kind("x")
+    if lockstep is None:
+        batch = staging.CustomRunner(failing(error), queue="fifo").get_inputs()
+    else:
+        batch = staging.staged(failing(error), lockstep=lockstep)
+    if how == "start()":
+        if lockstep:
+            return
+        coord = tf.train.Coordinator()
+        with pytest.raises((kind, SourceError)), tf.Session() as sess:
+            threads = staging.start(sess, coord)
+            with pytest.raises(tf.errors.OutOfRangeError):
+                while True:
+                    sess.run(batch)
+            coord.join(threads)
+        return
+    hooks = [staging.StagingHook()]
+    session = staging.StagingSession() if how == "StagingSession" else tf.train.MonitoredTrainingSession(hooks=hooks)
+    with pytest.raises((kind, SourceError)), session as sess:
+        while True:
+            sess.run(batch)
+
+
+def test_a_frozen_exception_can_be_skipped(graph: Any) -> None:
+    def transform(batch: Any) -> Any:
+        if batch[0] == 4:
+            raise FrozenError
+        return batch
+
+    source = ArraySource(np.arange(10), batch_size=2, epochs=1, transform=transform)
+    batch = staging.staged(source, ignored_exception_types=(FrozenError,))
+    with staging.StagingSession() as sess:
+        assert [sess.run(batch).tolist()[0] for _ in range(4)] == [0, 2, 6, 8]

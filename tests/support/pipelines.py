@@ -54,9 +54,9 @@ class Numbers(Source):
         return GeneratorSource(numbers, spec=SPEC)
 
 
-def _classic(threads: int, towers: int) -> Callable[[Numbers, dict[str, Any]], Any]:
+def _classic(threads: int, towers: int, queue: str = "fifo", **more: Any) -> Callable[[Numbers, dict[str, Any]], Any]:
     def build(source: Numbers, options: dict[str, Any]) -> Any:
-        queued = staging.CustomRunner(source, queue="fifo", num_threads=threads, **options).get_inputs()
+        queued = staging.CustomRunner(source, queue=queue, num_threads=threads, **options, **more).get_inputs()
         return staging.staged(queued, devices=["/cpu:0"] * towers)
 
     return build
@@ -88,12 +88,20 @@ for _threads, _towers in ((1, 1), (3, 1), (1, 2), (3, 2)):
         if _threads == 1:
             PIPELINES[f"{_kind} in lockstep, {_towers} towers"] = _staged(1, _towers, True, _stream)
 
+# The same of queues of records, which may shuffle.
+RECORDS = {
+    f"{queue} of records, {threads} threads": _classic(threads, 1, queue, batch_size=1, min_after_dequeue=None)
+    for queue in ("fifo", "shuffle")
+    for threads in (1, 4)
+}
+# For `slow_cases`: some threads and some towers, where the default run has one of each, and several of both.
+MIDDLE_SIZES = ".*(1 threads, 2 towers|3 threads, 1 towers|lockstep, 1 towers).*"
 INDEXED = [name for name in PIPELINES if not name.startswith("stream")]
 
 
 def build(name: str, source: Numbers, **options: Any) -> Any:
     """Return the batches of the named pipeline over `source`, one for each tower."""
-    return PIPELINES[name](source, options)
+    return {**PIPELINES, **RECORDS}[name](source, options)
 
 
 def to_the_end(run: Callable[[Any], Any], parts: list[Any]) -> list[list[int]]:
