@@ -18,7 +18,7 @@ import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
 from staging_tf1 import testing
-from staging_tf1.errors import SpecError
+from staging_tf1.errors import RecordFileError, SpecError
 from staging_tf1.sources import (
     ArraySource,
     CachedSource,
@@ -27,9 +27,13 @@ from staging_tf1.sources import (
     SequenceSource,
     cached,
     concatenate,
+    mix,
+    zip_records,
 )
 from staging_tf1.sources.columns.files import HEADER_BYTES
+from staging_tf1.sources.records import RecordSource
 from staging_tf1.spec import ArraySpec, flatten, flatten_with_paths
+from staging_tf1.tf_data import Elements
 
 Renamed = collections.namedtuple("Renamed", ["a", "class"], rename=True)  # type: ignore[misc]
 Point = collections.namedtuple("Point", ["x", "y"])
@@ -279,6 +283,101 @@ def test_huge_records_and_long_names_and_unicode(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == [name]
 
 
+def test_a_generator_may_reuse_its_buffer(tmp_path: Path) -> None:
+    def reusing() -> Iterator[Any]:
+        buffer = np.zeros(3)
+        for i in range(5):
+            buffer[:] = i
+            yield buffer
+
+    assert cached(reusing, tmp_path / "cache", batch_size=5).batch(0)[:, 0].tolist() == [0, 1, 2, 3, 4]
+
+
+# Other sources: a cache has the rows of the source's batches, for one epoch without a shuffle.
+
+ONCE: dict[str, Any] = dict(batch_size=4, epochs=1)
+READ: dict[str, Any] = dict(batch_size=1000, epochs=1, progress=False)
+
+
+def arrays(start: int, count: int) -> RecordSource:
+    return ArraySource(np.arange(start, start + count), **ONCE)
+
+
+def mixture(seed: int | None = 3) -> RecordSource:
+    return mix([arrays(0, 12), arrays(100, 5)], weights=[0.5, 0.5], seed=seed)
+
+
+def collated(start: int = 0) -> RecordSource:
+    data = list(range(start, start + 10))
+    return MapSource(data, collate=lambda records: np.array(records) * 10, **ONCE)
+
+
+SOURCES: dict[str, Callable[[], Any]] = {
+    "arrays": lambda: arrays(0, 10),
+    "map": lambda: MapSource(list(range(10)), **ONCE),
+    "sequence": lambda: SequenceSource([np.arange(4), np.arange(3)], epochs=1),
+    "take": lambda: arrays(0, 10).take(7),
+    "skip": lambda: arrays(0, 10).skip(3),
+    "split": lambda: arrays(0, 10).split(0.6, seed=1)[0],
+    "shard": lambda: arrays(0, 10).shard(1, 3),
+    "transform": lambda: arrays(0, 10).with_options(transform=lambda batch: batch * 2),
+    "concatenation": lambda: concatenate([arrays(0, 5), arrays(100, 6)]),
+    "zipped": lambda: zip_records((arrays(0, 9), arrays(100, 9))),
+    "collate": collated,
+    "shard of collate": lambda: collated().shard(1, 3),
+    "concatenation of collate": lambda: concatenate([arrays(0, 5), collated()]),
+    "zipped with collate": lambda: zip_records((arrays(0, 10), collated())),
+    "mixture with collate": lambda: mix([arrays(0, 10), collated()], seed=1),
+    "mixture": mixture,
+    "shard of a mixture": lambda: mixture().shard(1, 2),
+    "mixture with a transform": lambda: mixture().with_options(transform=lambda batch: batch * 2),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_cache_has_the_rows_of_the_batches(kind: str, tmp_path: Path) -> None:
+    source = SOURCES[kind]()
+    batches = [source.batch(k) for k in range(source.num_batches)]
+    wanted = np.concatenate([np.stack(b, 1) if isinstance(b, tuple) else b for b in batches]).tolist()
+    found = cached(source, tmp_path / "cache", **READ).batch(0)
+    assert (np.stack(found, 1) if isinstance(found, tuple) else found).tolist() == wanted
+
+
+@pytest.mark.parametrize("kind", ["pandas.DataFrame", "pandas.Series", "h5py.Dataset", "dict of h5py.Dataset"])
+def test_tables_are_no_batches(kind: str, tmp_path: Path) -> None:
+    library = pytest.importorskip(kind.split()[-1].split(".")[0])
+    if "h5py" in kind:
+        data = library.File(tmp_path / "x.h5", "w").create_dataset("x", data=np.zeros((3, 2)))
+        data = {"x": data} if "dict" in kind else data
+    else:
+        data = library.DataFrame({"x": [1, 2]})
+        data = data["x"] if "Series" in kind else data
+    with pytest.raises(
+        ValueError, match=r"got batched=True, but arrays as data, whose rows are records\. Leave it out"
+    ):
+        cached(data, tmp_path / "cache", batched=True, **READ)
+
+
+@pytest.mark.parametrize("transform", [None, lambda batch: batch + 0], ids=["records", "batches"])
+def test_another_seed_of_a_mixture_is_a_change(tmp_path: Path, transform: Any) -> None:
+    options: dict[str, Any] = {**READ, "if_changed": "error"}
+    cached(mixture(1).with_options(transform=transform), tmp_path / "cache", **options)
+    cached(mixture(1).with_options(transform=transform), tmp_path / "cache", **options)
+    with pytest.raises(RecordFileError, match=r"is out of date: seed: 1 in the cache, 2 now"):
+        cached(mixture(2).with_options(transform=transform), tmp_path / "cache", **options)
+    cached(arrays(0, 9).with_options(seed=1), tmp_path / "other", **options)
+    cached(arrays(0, 9).with_options(seed=2), tmp_path / "other", **options)
+
+
+def test_a_seed_that_a_mixture_drew_is_no_change(tmp_path: Path) -> None:
+    path = tmp_path / "cache"
+    rows = [cached(mixture(None), path, **{**READ, "if_changed": "error"}).batch(0).tolist() for _ in range(2)]
+    assert rows[0] == rows[1]
+
+
+# Memory: of large records, few are in memory at the same time.
+
+
 def test_memory_stays_the_same_while_a_cache_is_built_and_read(tmp_path: Path) -> None:
     def batches() -> Iterator[Any]:
         for i in range(40):
@@ -296,14 +395,47 @@ def test_memory_stays_the_same_while_a_cache_is_built_and_read(tmp_path: Path) -
     assert peak < 8 << 20, "the records have 40 MB"
 
 
-def test_a_generator_may_reuse_its_buffer(tmp_path: Path) -> None:
-    def reusing() -> Iterator[Any]:
-        buffer = np.zeros(3)
-        for i in range(5):
-            buffer[:] = i
-            yield buffer
+class Dataset:
+    """A dataset that notes how many records it was asked for at once."""
 
-    assert cached(reusing, tmp_path / "cache", batch_size=5).batch(0)[:, 0].tolist() == [0, 1, 2, 3, 4]
+    def __init__(self, count: int, size_of: Callable[[int], int]) -> None:
+        self.count, self.size_of, self.asked = count, size_of, list[int]()
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, i: int) -> Any:
+        return {"text": b"x" * self.size_of(i), "tokens": np.zeros(self.size_of(i), np.uint8)}
+
+    def __getitems__(self, numbers: list[int]) -> list[Any]:
+        self.asked.append(len(numbers))
+        return [self[i] for i in numbers]
+
+
+WAYS: dict[str, Callable[[Dataset], Any]] = {
+    "map-style": lambda data: data,
+    "source": lambda data: MapSource(data, batch_size=2, epochs=1),
+    "concatenation": lambda data: concatenate([MapSource(data, batch_size=2, epochs=1)]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_few_large_records_are_read_at_once(way: str, tmp_path: Path) -> None:
+    large = Dataset(20, lambda i: 1 << 20 if i else 1)
+    cached(WAYS[way](large), tmp_path / "large", **READ)
+    # Two components of 1 MiB: 8 MiB are 4 records.
+    assert max(large.asked) <= 4
+    small = Dataset(600, lambda i: 1)
+    cached(WAYS[way](small), tmp_path / "small", **READ)
+    assert max(small.asked) == 256
+
+
+def test_few_strings_of_a_dataset_are_fetched_at_once() -> None:
+    def most(value: Any) -> int:
+        elements = Elements(tf2.data.Dataset.from_tensors(value).repeat(300), "cached()")
+        return max(len(batch) for batch, _ in elements.blocks(None))
+
+    assert most("text") <= 8 and most(1) == 256
 
 
 # Datasets of tf.data.

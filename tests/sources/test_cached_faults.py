@@ -1,4 +1,4 @@
-"""sources.cached when its data changes or fails, and when builders are killed or wait for each other.
+"""sources.cached when its data changes or fails, and when builders are killed.
 
 STAGING_TF1_CACHE_KILLS sets the number of random kills, and STAGING_TF1_KILL_SEED their seed.
 """
@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ import pytest
 from processes import RunPython
 from slow import with_slow
 
-import staging_tf1
 from staging_tf1.errors import RecordFileError
 from staging_tf1.sources import CachedSource, cached
 from staging_tf1.sources.columns.folder import remove
@@ -126,6 +123,12 @@ def test_a_cache_of_another_version_is_named(tmp_path: Path, caplog: pytest.LogC
     with caplog.at_level("WARNING"):
         assert cached(np.arange(5), path, batch_size=5).batch(0).tolist() == [0, 1, 2, 3, 4]
     assert message in caplog.text
+
+
+def test_a_version_that_no_terminal_can_show_is_escaped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for version in ("a", "\ud800"):
+        cached(np.arange(4), tmp_path / "cache", batch_size=2, version=version, progress=False)
+    assert "version: a in the cache, '\\ud800' now" in caplog.text
 
 
 # Data that fails.
@@ -249,7 +252,7 @@ def test_what_was_begun_is_not_continued_if_its_files_are_short(tmp_path: Path) 
     assert cached(data, path, batch_size=1000).pad().batch(0)["x"][:, 0].tolist() == list(range(1000))
 
 
-# Processes that die, and that wait for each other.
+# Processes that die.
 
 
 @pytest.mark.parametrize("streamed", ["", "1"], ids=["random access", "streamed"])
@@ -271,36 +274,3 @@ def test_a_kill_at_any_moment_leaves_a_whole_cache_or_none(tmp_path: Path, run_p
     # A few kills may all hit generators, or what comes before the first record.
     assert continued > 0 or KILLS < 20
     assert os.listdir(path.parent) == ["cache"]
-
-
-def _started(*arguments: Any) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(Path(staging_tf1.__file__).parents[1])}
-    command = [sys.executable, str(CHILD), *map(str, arguments)]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
-    )
-
-
-@pytest.mark.parametrize("first_dies", [False, True])
-def test_one_process_builds_and_the_others_wait_and_say_so(tmp_path: Path, first_dies: bool) -> None:
-    pipe, log = tmp_path / "pipe", tmp_path / "log"
-    os.mkfifo(pipe)
-    arguments = ("waits", tmp_path / "f" / "cache", log, pipe)
-    with _started(*arguments) as builder:
-        # Opening the pipe waits until the builder has it open.
-        with open(pipe, "w", encoding="utf-8") as gate, _started(*arguments) as other:
-            assert other.stderr is not None
-            line = other.stderr.readline()
-            assert re.search(rf"waiting for the cache .*: process {builder.pid} on .* is building it \(", line), line
-            if first_dies:
-                builder.kill()
-                builder.wait()
-                gate.close()
-                with open(pipe, "w", encoding="utf-8"):
-                    pass
-            gate.close()
-            assert other.communicate()[0] == "whole\n"
-        assert builder.communicate()[0] == ("" if first_dies else "whole\n")
-    pids = [builder.pid, other.pid] if first_dies else [builder.pid]
-    assert list(map(int, log.read_text().split())) == pids
-    assert os.listdir(tmp_path / "f") == ["cache"]

@@ -1,4 +1,4 @@
-"""Programs for tests/sources/test_cached_faults.py: builders that are killed, that wait, or whose disk is full.
+"""Programs for tests/sources/test_cached_*.py: builders that are killed, that wait, or whose disk is full.
 
 Run as `python cached_child.py PROGRAM ARGUMENTS...`. They do not import TensorFlow, so they start quickly and can fork.
 """
