@@ -35,7 +35,6 @@ from argument_rows import (
     rows_of_clusters,
     rows_of_export_saved_model,
     rows_of_feeds,
-    rows_of_save_on_stop,
     rows_of_sessions,
     running,
 )
@@ -71,7 +70,6 @@ _TABLE = dict(
         rows_of_areas(),
         rows_of_feeds(),
         rows_of_sessions(),
-        rows_of_save_on_stop(),
         rows_of_export_saved_model(),
         rows_of_clusters(),
         rows_of_sources(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,20 @@ class Row:
     untried: frozenset[str] = frozenset()
     # Whether the message shows the value itself or describes it.
     shows: bool = True
+
+
+def rows(
+    owner: str, call: Callable[..., Any], taken: dict[str, set[str]], *says: str, **more: Any
+) -> Iterator[tuple[str, Row]]:
+    """Yield the name and the row of each of these arguments, which `call` takes by name."""
+    for argument, takes in taken.items():
+        yield f"{owner}({argument})", Row(lambda v, argument=argument: call(**{argument: v}), takes, says, **more)
+
+
+def untried_rows(owner: str, call: Callable[..., Any], valid: dict[str, set[str]]) -> Iterator[tuple[str, Row]]:
+    """Yield rows whose valid values are not tried."""
+    for argument, values in valid.items():
+        yield from rows(owner, call, {argument: set()}, untried=frozenset(values))
 
 
 UNPRINTABLE = frozenset({"unprintable", "10**5000"})
@@ -117,152 +132,129 @@ def ready(value: Any) -> Any:
 
 
 def rows_of_areas() -> Iterator[tuple[str, Row]]:
+    named, limits = NONE | STRINGS - {"blank"}, ints(0, INT64)
     for make, owner in ((_area, "BaseStagingArea"), (_map_area, "MapStagingArea")):
-        yield f"{owner}(dtypes)", Row(lambda v, make=make: make(dtypes=v), set(), ("dtype",))
-        yield f"{owner}(shapes)", Row(lambda v, make=make: make(shapes=v), NONE)
-        yield f"{owner}(names)", Row(lambda v, make=make: make(names=v), NONE)
-        yield f"{owner}(shared_name)", Row(lambda v, make=make: make(shared_name=v), NONE | STRINGS - {"blank"})
-        yield f"{owner}(capacity)", Row(lambda v, make=make: make(capacity=v), ints(0, INT64))
-        yield f"{owner}(memory_limit)", Row(lambda v, make=make: make(memory_limit=v), ints(0, INT64))
-    yield "MapStagingArea(ordered)", Row(lambda v: _map_area(ordered=v), FLAGS)
+        yield from rows(owner, make, {"dtypes": set()}, "dtype")
+        taken = {"shapes": NONE, "names": NONE, "shared_name": named, "capacity": limits, "memory_limit": limits}
+        yield from rows(owner, make, taken)
+    yield from rows("MapStagingArea", _map_area, {"ordered": FLAGS})
 
     def from_tensors(**options: Any) -> Any:
         return staging.StagingArea.from_tensors(**{"tensors": [np.int64(1)], **options})
 
-    arrays = NUMPY_SCALARS | {"np_0d", "np_1d", "np_empty"}
-    yield "BaseStagingArea.from_tensors(tensors)", Row(lambda v: from_tensors(tensors=v), arrays, shows=False)
-    yield "BaseStagingArea.from_tensors(names)", Row(lambda v: from_tensors(names=v), NONE)
-    yield "BaseStagingArea.from_tensors(capacity)", Row(lambda v: from_tensors(capacity=v), ints(0, INT64))
-    yield (
-        "BaseStagingArea.from_tensors(memory_limit)",
-        Row(lambda v: from_tensors(memory_limit=v), ints(8, INT64) | {"zero"}),
-    )
-    yield (
-        "BaseStagingArea.from_tensors(shared_name)",
-        Row(lambda v: from_tensors(shared_name=v), NONE | STRINGS - {"blank"}),
-    )
-    names = OP_NAMES | {"blank"}
-    yield "BaseStagingArea.size(name)", Row(lambda v: ready(_area()).size(name=v), names)
-    yield "BaseStagingArea.clear(name)", Row(lambda v: ready(_area()).clear(name=v), names)
-    yield "StagingArea.put(name)", Row(lambda v: ready(_area()).put(1, name=v), names)
-    yield "StagingArea.get(name)", Row(lambda v: ready(_area()).get(name=v), names)
-    yield "StagingArea.peek(name)", Row(lambda v: ready(_area()).peek(0, name=v), names)
-    yield "StagingArea.peek(index)", Row(lambda v: ready(_area()).peek(v), ints(0, INT32))
-    values = Row(
-        lambda v: ready(_area()).put(v),
-        ints(-INT64, INT64) - {"np_negative"} | {"np_1d"},
-        ("component",),
-        shows=False,
-    )
-    yield "StagingArea.put(values)", values
-    map_values = Row(lambda v: ready(_map_area()).put(1, v), values.takes, ("component", "put got"), shows=False)
-    yield "MapStagingArea.put(vals)", map_values
+    owner = "BaseStagingArea.from_tensors"
+    yield from rows(owner, from_tensors, {"tensors": NUMPY_SCALARS | {"np_0d", "np_1d", "np_empty"}}, shows=False)
+    limit = ints(8, INT64) | {"zero"}
+    taken = {"names": NONE, "capacity": limits, "memory_limit": limit, "shared_name": named}
+    yield from rows(owner, from_tensors, taken)
+
+    def of_area(method: str, *given: Any) -> Callable[..., Any]:
+        return lambda *value, **option: getattr(ready(_area()), method)(*given, *value, **option)
+
+    def of_map_area(method: str, *given: Any) -> Callable[..., Any]:
+        return lambda *value, **option: getattr(ready(_map_area()), method)(*given, *value, **option)
+
+    named = {"name": OP_NAMES | {"blank"}}
+    for method in ("size", "clear"):
+        yield from rows(f"BaseStagingArea.{method}", of_area(method), named)
+    for method, given in (("put", (1,)), ("get", ()), ("peek", (0,))):
+        yield from rows(f"StagingArea.{method}", of_area(method, *given), named)
+    yield "StagingArea.peek(index)", Row(of_area("peek"), ints(0, INT32))
+    values = ints(-INT64, INT64) - {"np_negative"} | {"np_1d"}
+    yield "StagingArea.put(values)", Row(of_area("put"), values, ("component",), shows=False)
+    yield "MapStagingArea.put(vals)", Row(of_map_area("put", 1), values, ("component", "put got"), shows=False)
     keys = ints(-(2**63), INT64)
     yield "MapStagingArea.put(key)", Row(lambda v: ready(_map_area()).put(v, 1), keys)
-    yield "MapStagingArea.get(key)", Row(lambda v: ready(_map_area()).get(v), keys | NONE)
-    yield "MapStagingArea.peek(key)", Row(lambda v: ready(_map_area()).peek(v), keys)
-    yield "MapStagingArea.put(indices)", Row(lambda v: ready(_map_area()).put(1, 1, indices=v), NONE)
-    yield "MapStagingArea.get(indices)", Row(lambda v: ready(_map_area()).get(1, indices=v), NONE)
-    yield "MapStagingArea.peek(indices)", Row(lambda v: ready(_map_area()).peek(1, indices=v), NONE)
-    yield "MapStagingArea.put(name)", Row(lambda v: ready(_map_area()).put(1, 1, name=v), names)
-    yield "MapStagingArea.get(name)", Row(lambda v: ready(_map_area()).get(1, name=v), names)
-    yield "MapStagingArea.peek(name)", Row(lambda v: ready(_map_area()).peek(1, name=v), names)
-    yield "MapStagingArea.incomplete_size(name)", Row(lambda v: ready(_map_area()).incomplete_size(name=v), names)
+    yield "MapStagingArea.get(key)", Row(of_map_area("get"), keys | NONE)
+    yield "MapStagingArea.peek(key)", Row(of_map_area("peek"), keys)
+    for method, given in (("put", (1, 1)), ("get", (1,)), ("peek", (1,))):
+        yield from rows(f"MapStagingArea.{method}", of_map_area(method, *given), {"indices": NONE, **named})
+    yield from rows("MapStagingArea.incomplete_size", of_map_area("incomplete_size"), named)
 
 
 def rows_of_feeds() -> Iterator[tuple[str, Row]]:
     for make, owner in ((_staged, "staged"), (_runner, "CustomRunner")):
-        autotune = ints(-1, -1)
-        threads = Row(lambda v, make=make: make(num_threads=v), ints(1, MOST_THREADS) | autotune)
-        yield f"{owner}(num_threads)", threads
-        processes = Row(lambda v, make=make: make(num_processes=v), ints(0, MOST_THREADS // 2))
-        yield f"{owner}(num_processes)", processes
-        yield f"{owner}(nice)", Row(lambda v, make=make: make(nice=v), ints(0, 19))
-        ignored = Row(lambda v, make=make: make(ignored_exception_types=v), {"empty_list"})
-        yield f"{owner}(ignored_exception_types)", ignored
-        most = Row(lambda v, make=make: make(ignored_exception_types=ValueError, max_ignored=v), NONE | ints(0, INT64))
+        taken = {
+            "num_threads": ints(1, MOST_THREADS) | ints(-1, -1),
+            "num_processes": ints(0, MOST_THREADS // 2),
+            "nice": ints(0, 19),
+            "ignored_exception_types": {"empty_list"},
+            "cluster": NONE,
+            "share": set(),
+            "name": OP_NAMES,
+        }
+        yield from rows(owner, make, taken)
+        skips = {"ignored_exception_types": ValueError}
+        most = Row(lambda v, make=make, skips=skips: make(**skips, max_ignored=v), NONE | ints(0, INT64))
         yield f"{owner}(max_ignored)", most
-        yield f"{owner}(cluster)", Row(lambda v, make=make: make(cluster=v), NONE)
-        yield f"{owner}(share)", Row(lambda v, make=make: make(share=v), set())
-        yield f"{owner}(name)", Row(lambda v, make=make: make(name=v), OP_NAMES)
-    yield (
-        "staged(values)",
-        Row(lambda v: _staged(values=v), {"list", "set"}, ("generator",), frozenset({"surrogate"}), shows=False),
-    )
-    yield "staged(capacity)", Row(lambda v: _staged(capacity=v), ints(1, MOST_STAGED))
-    yield "staged(memory_limit)", Row(lambda v: _staged(memory_limit=v), ints(16, INT64) | {"zero"})
-    yield "staged(device)", Row(lambda v: _staged(device=v), NONE | {"blank"})
-    yield "staged(devices)", Row(lambda v: _staged(devices=v), NONE, ("device",))
-    yield "staged(lockstep)", Row(lambda v: _staged(lockstep=v), FLAGS)
-    yield "staged(cast)", Row(lambda v: _staged(cast=v), NONE)
-    yield "staged(spec)", Row(lambda v: _staged(spec=v), NONE)
-    yield "staged(resume)", Row(lambda v: _staged(resume=v), set())
+    values = {"values": {"list", "set"}}
+    yield from rows("staged", _staged, values, "generator", untried=frozenset({"surrogate"}), shows=False)
+    taken = {
+        "capacity": ints(1, MOST_STAGED),
+        "memory_limit": ints(16, INT64) | {"zero"},
+        "device": NONE | {"blank"},
+        "lockstep": FLAGS,
+        "cast": NONE,
+        "spec": NONE,
+        "resume": set(),
+    }
+    yield from rows("staged", _staged, taken)
+    yield from rows("staged", _staged, {"devices": NONE}, "device")
     source = Row(lambda v: _runner(source=v, queue="fifo"), {"list", "set", "tuple"}, ("generator",), shows=False)
     yield "CustomRunner(source)", source
-    yield "CustomRunner(batch_size)", Row(lambda v: _runner(batch_size=v), NONE | ints(1, MOST_QUEUED))
-    yield "CustomRunner(queue)", Row(lambda v: _runner(queue=v), set())
-    yield "CustomRunner(capacity)", Row(lambda v: _runner(capacity=v), NONE | ints(1, MOST_QUEUED))
-    floor = Row(lambda v: _runner(min_after_dequeue=v), NONE | ints(0, MOST_QUEUED))
-    yield "CustomRunner(min_after_dequeue)", floor
-    yield "CustomRunner(seed)", Row(lambda v: _runner(seed=v), NONE | ints(-(2**63), INT64))
+    taken = {
+        "batch_size": NONE | ints(1, MOST_QUEUED),
+        "queue": set(),
+        "capacity": NONE | ints(1, MOST_QUEUED),
+        "min_after_dequeue": NONE | ints(0, MOST_QUEUED),
+        "seed": NONE | ints(-(2**63), INT64),
+    }
+    yield from rows("CustomRunner", _runner, taken)
     inputs = Row(lambda v: ready(_runner()).get_inputs(v), NONE | ints(1, 2**20))
     yield "CustomRunner.get_inputs(batch_size)", inputs
-    yield "CustomRunner.start_threads(sess)", Row(lambda v: _start_threads(sess=v), set())
-    yield "CustomRunner.start_threads(coord)", Row(lambda v: _start_threads(coord=v), NONE)
+    yield from rows("CustomRunner.start_threads", _start_threads, {"sess": set(), "coord": NONE})
 
 
 def rows_of_sessions() -> Iterator[tuple[str, Row]]:
-    for make, owner, secs in (
-        (staging.StagingHook, "StagingHook", "stop_grace_period_secs"),
-        (_session, "StagingSession", "stop_grace_period_secs"),
+    for make, owner, untried in (
+        (staging.StagingHook, "StagingHook", frozenset()),
+        (_session, "StagingSession", _ALIKE),
     ):
-        untried = _ALIKE if make is _session else frozenset()
-        yield f"{owner}({secs})", Row(lambda v, make=make, secs=secs: make(**{secs: v}), SECS, untried=untried)
-        stall = Row(lambda v, make=make: make(stall_secs=v), SECS | NONE, untried=untried)
-        yield f"{owner}(stall_secs)", stall
-        raises = Row(lambda v, make=make: make(stall_raises=v), FLAGS, untried=untried)
-        yield f"{owner}(stall_raises)", raises
-    folders = Row(lambda v: _session(checkpoint_dir=v), {"none", "blank", "digit", "word"}, untried=_ALIKE_AS_NAMES)
-    yield "StagingSession(checkpoint_dir)", folders
-    yield "StagingSession(hooks)", Row(lambda v: _session(hooks=v), {"none", "empty_list", "np_empty"})
-    yield "StagingSession(config)", Row(lambda v: _session(config=v), NONE)
-    yield "StagingSession(cluster)", Row(lambda v: _session(cluster=v), NONE)
-    run = Row(lambda v: _in_session(lambda s: s.run(v)), {"empty_list"}, ("fetch", "Fetch"), UNPRINTABLE)
-    yield "StagingSession.run(fetches)", run
-    for argument in ("feed_dict", "options", "run_metadata"):
-        row = Row(
-            lambda v, argument=argument: _in_session(lambda s: s.run("fetched:0", **{argument: v})),
-            NONE,
-            untried=UNPRINTABLE,
-            shows=False,
-        )
-        yield f"StagingSession.run({argument})", row
-    made = Row(lambda v: _in_session(lambda s: s.make_callable(v)), {"empty_list"}, ("fetch", "Fetch"), UNPRINTABLE)
-    yield "StagingSession.make_callable(fetches)", made
-    fed = Row(
-        lambda v: _in_session(lambda s: s.make_callable("fetched:0", v)),
-        {"none", "empty_list", "np_empty"},
-        ("feed",),
-        UNPRINTABLE,
-        shows=False,
-    )
-    yield "StagingSession.make_callable(feed_list)", fed
-    yield (
-        "StagingSession.run_step_fn(step_fn)",
-        Row(lambda v: _in_session(lambda s: s.run_step_fn(v)), set(), shows=False),
-    )
-    yield "StagingHook(join_secs)", Row(lambda v: staging.StagingHook(join_secs=v), SECS)
-    yield "StagingSummaryHook(output_dir)", Row(lambda v: staging.StagingSummaryHook(output_dir=v), {"digit", "word"})
-    steps = Row(lambda v: staging.StagingSummaryHook(output_dir="f", save_steps=v), ints(1, INT64))
-    yield "StagingSummaryHook(save_steps)", steps
-    yield "StagingSummaryHook(folder)", Row(lambda v: staging.StagingSummaryHook(folder=v), {"digit", "word"})
-    steps = Row(lambda v: staging.StagingSummaryHook(folder="f", every_steps=v), ints(1, INT64))
-    yield "StagingSummaryHook(every_steps)", steps
+        taken = {
+            "stop_grace_period_secs": SECS,
+            "stall_secs": SECS | NONE,
+            "stall_raises": FLAGS,
+            "save_on_stop": FLAGS,
+        }
+        yield from rows(owner, make, taken, untried=untried)
+    folders = {"checkpoint_dir": {"none", "blank", "digit", "word"}}
+    yield from rows("StagingSession", _session, folders, untried=_ALIKE_AS_NAMES)
+    taken = {"hooks": {"none", "empty_list", "np_empty"}, "config": NONE, "cluster": NONE}
+    yield from rows("StagingSession", _session, taken)
+    fetches = {"fetches": {"empty_list"}}
+
+    def run(**options: Any) -> None:
+        _in_session(lambda sess: sess.run(**{"fetches": "fetched:0", **options}))
+
+    def make_callable(**options: Any) -> None:
+        _in_session(lambda sess: sess.make_callable(**{"fetches": "fetched:0", **options}))
+
+    for name, call in (("run", run), ("make_callable", make_callable)):
+        yield from rows(f"StagingSession.{name}", call, fetches, "fetch", "Fetch", untried=UNPRINTABLE)
+    taken = dict.fromkeys(("feed_dict", "options", "run_metadata"), NONE)
+    yield from rows("StagingSession.run", run, taken, untried=UNPRINTABLE, shows=False)
+    fed = {"feed_list": {"none", "empty_list", "np_empty"}}
+    yield from rows("StagingSession.make_callable", make_callable, fed, "feed", untried=UNPRINTABLE, shows=False)
+    step_fn = Row(lambda v: _in_session(lambda s: s.run_step_fn(v)), set(), shows=False)
+    yield "StagingSession.run_step_fn(step_fn)", step_fn
+    yield from rows("StagingHook", staging.StagingHook, {"join_secs": SECS})
+    hook, names, steps = staging.StagingSummaryHook, {"digit", "word"}, ints(1, INT64)
+    yield from rows("StagingSummaryHook", hook, {"output_dir": names, "folder": names})
+    for folder, every in (("output_dir", "save_steps"), ("folder", "every_steps")):
+        given = partial(hook, **{folder: "f"})
+        yield from rows("StagingSummaryHook", given, {every: steps})
     yield "start(sess)", Row(lambda v: staging.start(v), set(), ("session",), shows=False)
-    yield "start(coord)", Row(lambda v: _start(coord=v), NONE)
-    yield "start(daemon)", Row(lambda v: _start(daemon=v), FLAGS)
-    yield "start(stall_secs)", Row(lambda v: _start(stall_secs=v), SECS | NONE)
-    yield "start(stall_raises)", Row(lambda v: _start(stall_raises=v), FLAGS)
+    yield from rows("start", _start, {"coord": NONE, "daemon": FLAGS, "stall_secs": SECS | NONE, "stall_raises": FLAGS})
 
 
 def _exported(**options: Any) -> Any:
@@ -275,24 +267,10 @@ def _exported(**options: Any) -> Any:
 
 
 def rows_of_export_saved_model() -> Iterator[tuple[str, Row]]:
-    """Valid values are not tried: they would write a model."""
-    valid = {
-        "folder": {"digit", "word"},
-        "inputs": set[str](),
-        "outputs": set[str](),
-        "checkpoint": set[str](),
-        "batch_size": NONE | ints(1, INT64),
-        "graph": NONE,
-    }
-    for argument, untried in valid.items():
-        row = Row(lambda v, name=argument: _exported(**{name: v}), set(), untried=frozenset(untried))
-        yield f"export_saved_model({argument})", row
-
-
-def rows_of_save_on_stop() -> Iterator[tuple[str, Row]]:
-    for make, owner in ((staging.StagingHook, "StagingHook"), (_session, "StagingSession")):
-        untried = _ALIKE if make is _session else frozenset()
-        yield f"{owner}(save_on_stop)", Row(lambda v, make=make: make(save_on_stop=v), FLAGS, untried=untried)
+    """Valid values would write a model."""
+    valid: dict[str, set[str]] = {"folder": {"digit", "word"}, "inputs": set(), "outputs": set(), "checkpoint": set()}
+    valid |= {"batch_size": NONE | ints(1, INT64), "graph": NONE}
+    yield from untried_rows("export_saved_model", _exported, valid)
 
 
 def rows_of_clusters() -> Iterator[tuple[str, Row]]:
@@ -301,19 +279,22 @@ def rows_of_clusters() -> Iterator[tuple[str, Row]]:
     def cluster(**options: Any) -> Any:
         return staging.Cluster(**{"jobs": jobs, "job": "worker", "index": 0, **options})
 
+    def named(**options: Any) -> Any:
+        return staging.Cluster(**{"jobs": jobs, "job_name": "worker", "task_index": 0, **options})
+
+    index = {"none", "zero", "digit_zero"}
     yield "Cluster(jobs)", Row(lambda v: staging.Cluster(v, "worker", 0), set(), ("cluster", "job"), shows=False)
-    named = {"jobs": jobs, "job_name": "worker", "task_index": 0}
-    yield "Cluster(job_name)", Row(lambda v: staging.Cluster(**{**named, "job_name": v}), set(), ("task type",))
-    yield (
-        "Cluster(task_index)",
-        Row(lambda v: staging.Cluster(**{**named, "task_index": v}), {"none", "zero", "digit_zero"}, ("task index",)),
-    )
-    yield "Cluster(job)", Row(lambda v: cluster(job=v), set(), ("task type",))
-    yield "Cluster(index)", Row(lambda v: cluster(index=v), {"none", "zero", "digit_zero"})
-    yield "Cluster(sync)", Row(lambda v: cluster(sync=v), FLAGS)
-    yield "Cluster(save_copies)", Row(lambda v: cluster(save_copies=v), FLAGS)
-    yield "Cluster(allow_missing)", Row(lambda v: cluster(allow_missing=v), FLAGS)
-    yield "Cluster(start_timeout_secs)", Row(lambda v: cluster(start_timeout_secs=v), SECS)
-    yield "Cluster(silence_secs)", Row(lambda v: cluster(silence_secs=v), SECS)
+    yield from rows("Cluster", named, {"job_name": set()}, "task type")
+    yield from rows("Cluster", named, {"task_index": index}, "task index")
+    yield from rows("Cluster", cluster, {"job": set()}, "task type")
+    taken = {
+        "index": index,
+        "sync": FLAGS,
+        "save_copies": FLAGS,
+        "allow_missing": FLAGS,
+        "start_timeout_secs": SECS,
+        "silence_secs": SECS,
+    }
+    yield from rows("Cluster", cluster, taken)
     yield "Cluster.from_resolver(resolver)", Row(staging.Cluster.from_resolver, set())
-    yield "Cluster.session_config(config)", Row(lambda v: cluster().session_config(v), NONE)
+    yield from rows("Cluster.session_config", lambda config: cluster().session_config(config), {"config": NONE})

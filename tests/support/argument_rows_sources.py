@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
-from argument_rows import FLAGS, INT32, INT64, NONE, NUMPY_SCALARS, SECS, STRINGS, Row, array, ints
+from argument_rows import FLAGS, INT32, INT64, NONE, NUMPY_SCALARS, SECS, STRINGS, Row, array, ints, rows, untried_rows
 from hostile import HOSTILE
 
 from staging_tf1 import data, legacy, sources, testing
@@ -99,38 +100,29 @@ def rows_of_sources() -> Iterator[tuple[str, Row]]:
     def records(**options: Any) -> Any:
         return BareRecords(**{"num_records": 10, "batch_size": 2, **options})
 
-    for make, owner in (
-        (array, "ArraySource"),
-        (records, "RecordSource"),
-        (tf_file, "TFRecordSource"),
-        (array_file, "ArrayRecordSource"),
-        (mapped, "MapSource"),
-        (sequence, "SequenceSource"),
-        (cached, "cached"),
-        (cache, "CachedSource"),
-        (array().with_options, "Composable.with_options"),
+    for make, owner, inherited in (
+        (array, "ArraySource", ()),
+        (records, "RecordSource", ()),
+        (tf_file, "TFRecordSource", ()),
+        (array_file, "ArrayRecordSource", ()),
+        (mapped, "MapSource", ()),
+        (sequence, "SequenceSource", ("batch_size", "drop_remainder", "across_epochs")),
+        (cached, "cached", ()),
+        (cache, "CachedSource", ()),
+        (array().with_options, "Composable.with_options", ("shard",)),
     ):
-        inherited = {"SequenceSource": ("batch_size", "drop_remainder", "across_epochs")}
-        inherited["Composable.with_options"] = ("shard",)
-        for argument, takes in taken.items():
-            if argument in inherited.get(owner, ()):
-                continue
-            row = Row(lambda v, make=make, argument=argument: make(**{argument: v}), takes)
-            yield f"{owner}({argument})", row
-    yield "RecordSource(num_records)", Row(lambda v: records(num_records=v), ints(1, INT64))
-    yield (
-        "ArraySource(arrays)",
-        Row(
-            lambda v: array(arrays=v), {"np_1d", "list"}, ("array", "component"), frozenset({"surrogate"}), shows=False
-        ),
-    )
-    for argument in ("batch", "epoch_of", "record_ids"):
-        row = Row(lambda v, argument=argument: getattr(array(), argument)(v), ints(0, INT64), ("batch",))
-        yield f"RecordSource.{argument}(index)", row
+        yield from rows(owner, make, {name: takes for name, takes in taken.items() if name not in inherited})
+    yield from rows("RecordSource", records, {"num_records": ints(1, INT64)})
+    arrays = {"arrays": {"np_1d", "list"}}
+    untried = frozenset({"surrogate"})
+    yield from rows("ArraySource", array, arrays, "array", "component", untried=untried, shows=False)
+    whole = array()
+    for method in (whole.batch, whole.epoch_of, whole.record_ids):
+        yield from rows(f"RecordSource.{method.__name__}", method, {"index": ints(0, INT64)}, "batch")
     yield "RecordSource.shard(index)", Row(lambda v: array().shard(v, 4), ints(0, 3))
     yield "RecordSource.shard(count)", Row(lambda v: array().shard(0, v), ints(1, INT64))
-    yield "RecordSource.with_seed(seed)", Row(lambda v: array().with_seed(v), ints(0, INT64))
-    yield "Source.with_seed(seed)", Row(lambda v: BareSource().with_seed(v), ints(0, INT64))
+    for owner, source in (("RecordSource", whole), ("Source", BareSource())):
+        yield from rows(f"{owner}.with_seed", source.with_seed, {"seed": ints(0, INT64)})
     yield "Source.batches(start)", Row(lambda v: BareSource().batches(v), ints(0, INT64))
 
     yield from _rows_of_compositions()
@@ -139,11 +131,9 @@ def rows_of_sources() -> Iterator[tuple[str, Row]]:
         return sources.GeneratorSource(**{"generator_fn": lambda: iter([[1]]), "resume": "skip", **options})
 
     iterables = {"np_1d", "np_empty", "list", "empty_list", "tuple", "set", "class"}
-    yield "GeneratorSource(generator_fn)", Row(lambda v: generator(generator_fn=v), iterables)
-    yield "GeneratorSource(spec)", Row(lambda v: generator(spec=v), NONE)
+    taken = {"generator_fn": iterables, "spec": NONE, "resume": set(), "name": NONE | STRINGS}
+    yield from rows("GeneratorSource", generator, taken)
     yield "GeneratorSource.with_spec(spec)", Row(lambda v: generator().with_spec(v), set())
-    yield "GeneratorSource(resume)", Row(lambda v: generator(resume=v), set())
-    yield "GeneratorSource(name)", Row(lambda v: generator(name=v), NONE | STRINGS)
     yield "GeneratorSource.batches(start)", Row(lambda v: generator().batches(v), ints(0, INT64))
     yield "as_source(value)", Row(sources.as_source, iterables - {"np_1d", "np_empty"}, shows=False)
     yield "GrainSource(dataset)", Row(sources.GrainSource, set())
@@ -183,12 +173,9 @@ def _rows_of_compositions() -> Iterator[tuple[str, Row]]:
     yield "Composable.by_length(block)", Row(lambda v: whole.by_length(lengths, block=v), ints(1, INT32))
     for name, values in (("weighted", "weights"), ("balanced", "labels")):
         draw = getattr(whole, name)
-        row = Row(lambda v, draw=draw: draw(v), set(), shows=False)
-        yield f"Composable.{name}({values})", row
-        row = Row(lambda v, draw=draw: draw(lengths, num_records=v), NONE | ints(1, INT64))
-        yield f"Composable.{name}(num_records)", row
-        row = Row(lambda v, draw=draw: draw(lengths, seed=v), NONE | ints(0, INT64))
-        yield f"Composable.{name}(seed)", row
+        yield from rows(f"Composable.{name}", draw, {values: set()}, shows=False)
+        options = {"num_records": NONE | ints(1, INT64), "seed": NONE | ints(0, INT64)}
+        yield from rows(f"Composable.{name}", partial(draw, lengths), options)
     for function in (sources.concatenate, sources.mix, sources.zip_records):
         yield (
             f"{function.__name__}(sources)",
@@ -196,78 +183,66 @@ def _rows_of_compositions() -> Iterator[tuple[str, Row]]:
         )
     yield "mix(weights)", Row(lambda v: sources.mix([whole, whole], v), NONE | {"list", "np_1d"})
     yield "mix(seed)", Row(lambda v: sources.mix([whole, whole], seed=v), NONE | ints(0, INT64))
-    datasets = {"list", "tuple", "np_1d"}
     # The arrays of a value are checked when its batch is delivered.
-    for argument in ("flat_values", "nested_row_splits"):
-        row = Row(
-            lambda v, argument=argument: sources.RaggedValue(
-                **{**dict(flat_values=[], nested_row_splits=[0]), argument: v}
-            ),
-            set(HOSTILE),
-        )
-        yield f"RaggedValue({argument})", row
-    for argument in ("indices", "values", "dense_shape"):
-        row = Row(
-            lambda v, argument=argument: sources.SparseValue(
-                **{**dict(indices=[], values=[], dense_shape=[]), argument: v}
-            ),
-            set(HOSTILE),
-        )
-        yield f"SparseValue({argument})", row
-    rows = Row(lambda v: sources.RaggedValue.from_rows(v), {"empty_list", "np_empty"}, ("row",), shows=False)
-    yield "RaggedValue.from_rows(rows)", rows
+    ragged, sparse = dict(flat_values=[], nested_row_splits=[0]), dict(indices=[], values=[], dense_shape=[])
+    for kind, given in ((sources.RaggedValue, ragged), (sources.SparseValue, sparse)):
+        yield from rows(kind.__name__, partial(kind, **given), {name: {*HOSTILE} for name in given})
+    rows_of = Row(lambda v: sources.RaggedValue.from_rows(v), {"empty_list", "np_empty"}, ("row",), shows=False)
+    yield "RaggedValue.from_rows(rows)", rows_of
     ranks = Row(lambda v: sources.RaggedValue.from_rows([], ragged_rank=v), ints(1, 31))
     yield "RaggedValue.from_rows(ragged_rank)", ranks
-    yield "MapSource(dataset)", Row(lambda v: mapped(dataset=v), datasets, ("column", "batch"), shows=False)
-    yield "MapSource(load)", Row(lambda v: mapped(load=v), NONE | {"class"})
-    yield "MapSource(collate)", Row(lambda v: mapped(collate=v), {"class"})
-    yield "MapSource(threads)", Row(lambda v: mapped(threads=v), ints(1, MOST_THREADS))
-    yield "MapSource(thread_safe)", Row(lambda v: mapped(thread_safe=v), FLAGS)
-    yield "MapSource(skip_bad_records)", Row(lambda v: mapped(skip_bad_records=v), FLAGS)
-    ignored = Row(lambda v: mapped(skip_bad_records=True, max_ignored=v), NONE | ints(0, INT64))
-    yield "MapSource(max_ignored)", ignored
-    yield "SequenceSource(sequence)", Row(lambda v: sequence(sequence=v), {"list", "tuple"}, shows=False)
-    yield "SequenceSource(thread_safe)", Row(lambda v: sequence(thread_safe=v), FLAGS)
+    yield from rows("MapSource", mapped, {"dataset": {"list", "tuple", "np_1d"}}, "column", "batch", shows=False)
+    taken = {
+        "load": NONE | {"class"},
+        "collate": {"class"},
+        "threads": ints(1, MOST_THREADS),
+        "thread_safe": FLAGS,
+        "skip_bad_records": FLAGS,
+    }
+    yield from rows("MapSource", mapped, taken)
+    yield from rows("MapSource", partial(mapped, skip_bad_records=True), {"max_ignored": NONE | ints(0, INT64)})
+    yield from rows("SequenceSource", sequence, {"sequence": {"list", "tuple"}}, shows=False)
+    yield from rows("SequenceSource", sequence, {"thread_safe": FLAGS})
 
 
 def rows_of_files() -> Iterator[tuple[str, Row]]:
     for make, owner in ((tf_file, "TFRecordSource"), (array_file, "ArrayRecordSource")):
-        yield f"{owner}(files)", Row(lambda v, make=make: make(files=v), set(), ("file",))
-        yield f"{owner}(features)", Row(lambda v, make=make: make(features=v), NONE)
-        yield f"{owner}(parse_fn)", Row(lambda v, make=make: make(parse_fn=v), {"none", "class"})
-        yield f"{owner}(as_uint8)", Row(lambda v, make=make: make(as_uint8=v), FLAGS)
-        yield f"{owner}(skip_corrupt)", Row(lambda v, make=make: make(skip_corrupt=v), FLAGS)
-        yield f"{owner}(cache_bytes)", Row(lambda v, make=make: make(cache_bytes=v), ints(0, INT64))
-    yield "TFRecordSource(verify)", Row(lambda v: tf_file(verify=v), FLAGS)
-    yield "TFRecordSource(access)", Row(lambda v: tf_file(access=v), set())
+        yield from rows(owner, make, {"files": set()}, "file")
+        taken = {
+            "features": NONE,
+            "parse_fn": {"none", "class"},
+            "as_uint8": FLAGS,
+            "skip_corrupt": FLAGS,
+            "cache_bytes": ints(0, INT64),
+        }
+        yield from rows(owner, make, taken)
+    yield from rows("TFRecordSource", tf_file, {"verify": FLAGS, "access": set()})
     yield from _rows_of_caches()
     for write in (sources.write_tfrecords, sources.write_array_records):
-        name = write.__name__
-        arrays = Row(
-            lambda v, write=write: write(v, "out"), {"empty_list", "np_empty"}, ("record", "array"), shows=False
-        )
-        yield f"{name}(arrays)", arrays
-        yield f"{name}(out)", Row(lambda v, write=write: write(RECORDS, v), {"digit", "word"})
-        shards = Row(lambda v, write=write: write({"x": np.arange(4)}, "out", shards=v), ints(1, 4))
-        yield f"{name}(shards)", shards
-        yield f"{name}(progress)", Row(lambda v, write=write: write(RECORDS, "out", progress=v), FLAGS)
+        name, to_out = write.__name__, partial(write, out="out")
+        yield from rows(name, to_out, {"arrays": {"empty_list", "np_empty"}}, "record", "array", shows=False)
+        yield from rows(name, partial(write, RECORDS), {"out": {"digit", "word"}})
+        yield from rows(name, partial(to_out, {"x": np.arange(4)}), {"shards": ints(1, 4)})
+        yield from rows(name, partial(to_out, RECORDS), {"progress": FLAGS})
     yield "load_images(path)", Row(data.load_images, NONE, ("data file",))
 
 
 def _rows_of_caches() -> Iterator[tuple[str, Row]]:
-    elements = {"list", "set", "np_1d"}
-    names = ("data", "record", "component", "array")
-    yield "cached(data)", Row(lambda v: cached(data=v), elements, names, shows=False)
-    yield "cached(path)", Row(lambda v: cached(path=v), {"digit", "word"})
-    yield "CachedSource(path)", Row(lambda v: cache(path=v), set())
-    yield "cached(batched)", Row(lambda v: cached(data=[[1, 2]], batched=v), FLAGS)
-    yield "cached(limit)", Row(lambda v: cached(limit=v), NONE | ints(1, INT64))
-    yield "cached(version)", Row(lambda v: cached(version=v), NONE | STRINGS | ints(-INT64, INT64))
-    yield "cached(files)", Row(lambda v: cached(files=v), NONE, ("file",))
-    yield "cached(if_changed)", Row(lambda v: cached(if_changed=v), set())
-    yield "cached(threads)", Row(lambda v: cached(threads=v), ints(1, MOST_THREADS))
-    yield "cached(thread_safe)", Row(lambda v: cached(thread_safe=v), FLAGS)
-    yield "cached(progress)", Row(lambda v: cached(progress=v), FLAGS)
+    elements = {"data": {"list", "set", "np_1d"}}
+    yield from rows("cached", cached, elements, "data", "record", "component", "array", shows=False)
+    yield from rows("CachedSource", cache, {"path": set()})
+    yield from rows("cached", partial(cached, data=[[1, 2]]), {"batched": FLAGS})
+    yield from rows("cached", cached, {"files": NONE}, "file")
+    taken = {
+        "path": {"digit", "word"},
+        "limit": NONE | ints(1, INT64),
+        "version": NONE | STRINGS | ints(-INT64, INT64),
+        "if_changed": set(),
+        "threads": ints(1, MOST_THREADS),
+        "thread_safe": FLAGS,
+        "progress": FLAGS,
+    }
+    yield from rows("cached", cached, taken)
 
 
 def rows_of_helpers() -> Iterator[tuple[str, Row]]:
@@ -285,30 +260,18 @@ def rows_of_helpers() -> Iterator[tuple[str, Row]]:
         arguments = () if function is not testing.assert_shards_partition else (2,)
         row = Row(lambda v, function=function, arguments=arguments: function(v, *arguments), set())
         yield f"{function.__name__}(source)", row
-    batches = Row(lambda v: testing.assert_resumes_everywhere(finite, max_batches=v), most)
-    yield "assert_resumes_everywhere(max_batches)", batches
-    yield "assert_deterministic(max_batches)", Row(lambda v: testing.assert_deterministic(finite, max_batches=v), most)
-    threads = Row(lambda v: testing.assert_deterministic(finite, threads=v), ints(1, MOST_THREADS))
-    yield "assert_deterministic(threads)", threads
-    yield (
-        "assert_shards_partition(n)",
-        Row(lambda v: testing.assert_shards_partition(finite, v), ints(1, 10), ("shard",)),
+    yield from rows(
+        "assert_resumes_everywhere", partial(testing.assert_resumes_everywhere, finite), {"max_batches": most}
     )
+    taken = {"max_batches": most, "threads": ints(1, MOST_THREADS)}
+    yield from rows("assert_deterministic", partial(testing.assert_deterministic, finite), taken)
+    shards = Row(lambda v: testing.assert_shards_partition(finite, v), ints(1, 10), ("shard",))
+    yield "assert_shards_partition(n)", shards
     # Valid values start processes: see test_testing.py.
-    works, at_once = testing.assert_works_in_processes, frozenset(ints(1, MOST_THREADS))
+    works = testing.assert_works_in_processes
     yield "assert_works_in_processes(source)", Row(works, set())
-    for argument, valid in {
-        "processes": at_once,
-        "max_batches": frozenset(most),
-        "allow_tensorflow": frozenset(FLAGS),
-    }.items():
-        row = Row(lambda v, argument=argument: works(finite, **{argument: v}), set(), untried=valid)
-        yield f"assert_works_in_processes({argument})", row
-    installed = frozenset({"empty_list", "np_empty"})
-    yield "install(packages)", Row(lambda v: legacy.install(packages=v), set(), untried=installed)
-    valid = frozenset(SECS | NONE)
-    yield "install(stall_secs)", Row(lambda v: legacy.install(stall_secs=v), set(), untried=valid)
-    yield "install(only)", Row(lambda v: legacy.install(only=v), set(), untried=installed)
-    for argument in ("claim_version", "old_names"):
-        row = Row(lambda v, argument=argument: legacy.install(**{argument: v}), set(), untried=frozenset(FLAGS))
-        yield f"install({argument})", row
+    valid = {"processes": ints(1, MOST_THREADS), "max_batches": most, "allow_tensorflow": FLAGS}
+    yield from untried_rows("assert_works_in_processes", partial(works, finite), valid)
+    none = {"empty_list", "np_empty"}
+    valid = {"packages": none, "stall_secs": SECS | NONE, "only": none, "claim_version": FLAGS, "old_names": FLAGS}
+    yield from untried_rows("install", legacy.install, valid)
