@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from forked import ForkServer
+from slow import some_of
 
 RECORDS = 60
 BATCH = 5
@@ -161,18 +163,14 @@ def code_of(number: int) -> int:
     return 143 if number == signal.SIGTERM else -signal.SIGINT
 
 
-@pytest.mark.thinned
-@pytest.mark.parametrize(
-    ("session", "number"), [("StagingSession", signal.SIGINT), ("MonitoredTrainingSession", signal.SIGTERM)]
-)
+SIGNALS = {"StagingSession": signal.SIGINT, "MonitoredTrainingSession": signal.SIGTERM}
 # Of two pipelines, one waits when the other has given its batch: see the next test.
-@pytest.mark.parametrize(
-    ("how", "shape"),
-    [(how, shape) for how in ("wait", "in", "between") for shape in SHAPES if (how, shape) != ("wait", "pipelines")],
-)
-def test_the_next_run_goes_on_with_the_next_record(
-    stopped: Stopped, how: str, shape: str, session: str, number: int
-) -> None:
+MOMENTS = [case for case in product(("wait", "in", "between"), SHAPES, SIGNALS) if case[:2] != ("wait", "pipelines")]
+
+
+@pytest.mark.parametrize(("how", "shape", "session"), some_of(MOMENTS))
+def test_the_next_run_goes_on_with_the_next_record(stopped: Stopped, how: str, shape: str, session: str) -> None:
+    number = SIGNALS[session]
     done = stopped.run(number, how, shape, session)
     assert (done.returncode, done.stdout) == (code_of(number), "SIGTERM is default: True\n"), done.stderr
     step, seen = stopped.saved()
