@@ -226,8 +226,8 @@ def light_worker(cluster: Any, stack: ExitStack, number: int, towers: int) -> di
         with tf.device(cluster.own_device):
             taken = tf.no_op()
         fence = Fence(cluster)
-        tower_range = TowerRange(number, 1, towers, cluster.shared_device, fence.check)
-        position = Position({"source": "light"}, tower_range)
+        tower_range = TowerRange(number, 1, towers)
+        position = Position({"source": "light"}, tower_range, device=cluster.shared_device, fence=fence.check)
         with tf.control_dependencies([taken]):
             advanced = position.advance(0, None, None)
         with tf.device(cluster.own_device), tf.control_dependencies([advanced]):

@@ -148,7 +148,7 @@ def inputs_for(values: Any, declared: Any, here: TowerRange, what: str, *, skips
         check_divisible(what, "a tf.data.Dataset", here)
         return [_dataset_input(values, here, skips)] * here.towers
     if _is_nest_of_tensors(values, what):
-        if here.dealt:
+        if here.dynamic:
             check_divisible(what, "tensors", here)
         return [_tensors_input(values, here.towers)] * here.towers
     with errors_only(what):

@@ -20,7 +20,7 @@ def tower_range_of(cluster: Cluster | None, share: str, towers: int) -> TowerRan
     """Return the towers of this process, and how they share the input."""
     if share == DYNAMIC:
         # Also without a cluster, so that the checkpoint is the same.
-        return TowerRange(0, 1, 1, dealt=True)
+        return TowerRange(0, 1, 1, dynamic=True)
     if cluster is None:
         return TowerRange(0, towers, towers)
     first, all_towers = (cluster.worker_index or 0) * towers, cluster.num_workers * towers
@@ -59,7 +59,7 @@ def check_own_device(what: str, device: str | None, cluster: Cluster | None) -> 
         )
 
 
-def check_dealt(what: str, cluster: Cluster | None, towers: int, *, lockstep: bool) -> None:
+def check_dynamic(what: str, cluster: Cluster | None, towers: int, *, lockstep: bool) -> None:
     """Check what share="dynamic" does not support.
 
     Raises:
@@ -84,7 +84,7 @@ def check_dealt(what: str, cluster: Cluster | None, towers: int, *, lockstep: bo
 
 def check_divisible(what: str, values: str, here: TowerRange) -> None:
     """Raise ClusterError for an input that cannot be divided among the workers."""
-    if here.dealt:
+    if here.dynamic:
         raise ClusterError(
             f"{what} got share='dynamic' and {values}, which can only be read in order: the chief could not hand out "
             f"the batches. Pass a random-access source (staging.sources), or divide it yourself and use share='own'."

@@ -33,7 +33,7 @@ from staging_tf1.define.parallel import (
     num_feed_threads,
     refuse_computed,
 )
-from staging_tf1.define.shares import SHARES, check_cluster, check_dealt, check_own_device, tower_range_of
+from staging_tf1.define.shares import SHARES, check_cluster, check_dynamic, check_own_device, tower_range_of
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.queue_runner import is_chained, register
 from staging_tf1.feed.resume import RESUME_MODES
@@ -42,7 +42,7 @@ from staging_tf1.feed.threads import check_nice
 from staging_tf1.graph.callsite import CallSite
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.placement import check_device
-from staging_tf1.graph.position import DYNAMIC, DealtPosition, Position, TowerRange
+from staging_tf1.graph.position import DYNAMIC, DynamicPosition, Position, TowerRange
 from staging_tf1.graph.sink import Sink, Staging, staged_sink
 from staging_tf1.graph.token_area import on
 
@@ -194,7 +194,7 @@ def staged(
             share=choice(what, "share", share, SHARES),
         )
         if options.share == DYNAMIC:
-            check_dealt(what, cluster, len(towers), lockstep=options.lockstep)
+            check_dynamic(what, cluster, len(towers), lockstep=options.lockstep)
         tower_range = tower_range_of(options.cluster, options.share, len(towers))
         inputs = inputs_for(values, spec, tower_range, what, skips=bool(options.skip_rule.types))
         inputs = [fitted(tower_input, spec, cast, what) for tower_input in inputs]
@@ -219,11 +219,12 @@ def _build(
     first = inputs[0]
     position: Position | None = None
     if first.fingerprint is not None:
+        where: dict[str, Any] = {}
         if options.cluster is not None:
             fence = fence_of(options.cluster, tf.get_default_graph())
-            tower_range = tower_range._replace(device=options.cluster.shared_device, fence=fence.check)
-        make = DealtPosition if tower_range.dealt else partial(Position, keeps_state=first.keeps_state)
-        position = make(first.fingerprint, tower_range)
+            where = {"device": options.cluster.shared_device, "fence": fence.check}
+        make = DynamicPosition if tower_range.dynamic else partial(Position, keeps_state=first.keeps_state)
+        position = make(first.fingerprint, tower_range, **where)
     sinks: list[Sink] = []
     structures: list[Any] = []
     consumed: list[list[Any]] = []

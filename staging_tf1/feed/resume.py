@@ -14,7 +14,7 @@ from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.source_errors import SkipCounter, SkipRule
 from staging_tf1.feed.unfed import refuse_unfed
 from staging_tf1.graph.acked import Acked
-from staging_tf1.graph.position import SHARE, STATIC, Fingerprint, Position, Saved, TowerRange, undealt
+from staging_tf1.graph.position import SHARE, STATIC, Fingerprint, Position, Saved, TowerRange, without_share
 from staging_tf1.graph.state import session_state_of
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.files.file_list import changed_files
@@ -153,7 +153,7 @@ class _Resumption:
         tower_range = position.tower_range
         if not any(before.positions):
             return position.beginning_at((0,) * tower_range.all_towers)
-        return position.beginning_at(before.resume(producers, undealt(present), pipeline.resume, tower_range))
+        return position.beginning_at(before.resume(producers, without_share(present), pipeline.resume, tower_range))
 
     def follow(self, values: Sequence[Any]) -> None:
         """Find the starts from what the chief has stored."""
@@ -345,7 +345,7 @@ def _in_order(before: _Before, acked: Acked, mode: str, present: Fingerprint, le
                 f"them, or resume='restart' to begin with the first batch."
             )
         logging.warning("%s resume='ignore' repeats them.", said)
-    return _Before(before.name, (acked.base,), undealt(before.fingerprint))
+    return _Before(before.name, (acked.base,), without_share(before.fingerprint))
 
 
 def _differences(saved: Fingerprint, present: Fingerprint) -> list[str]:

@@ -4,7 +4,7 @@ The step that consumes a batch updates the position. Batches that were only read
 resumes with the first batch that no step has consumed. A skipped batch counts together with the next consumed one,
 because the position is a number in the source's order.
 
-There are two kinds. `Position` has a number for each tower. `DealtPosition` is for workers that share the batches of
+There are two kinds. `Position` has a number for each tower. `DynamicPosition` is for workers that share the batches of
 one source dynamically: they consume them out of order, so it marks each batch by itself (`graph/acked.py`).
 """
 
@@ -21,20 +21,20 @@ from staging_tf1.graph.acked import WINDOW, Acked
 
 Fingerprint = dict[str, int | str]
 
-# The entry of the fingerprint that marks a `DealtPosition`. A `Position` has none, or another value.
+# The entry of the fingerprint that marks a `DynamicPosition`. A `Position` has none, or another value.
 SHARE, DYNAMIC, STATIC = "share", "dynamic", "static"
 
 
-def undealt(fingerprint: Fingerprint) -> Fingerprint:
+def without_share(fingerprint: Fingerprint) -> Fingerprint:
     """Return the fingerprint of the source alone."""
-    dealt = fingerprint.get(SHARE) == DYNAMIC
-    return {key: value for key, value in fingerprint.items() if key != SHARE} if dealt else fingerprint
+    dynamic = fingerprint.get(SHARE) == DYNAMIC
+    return {key: value for key, value in fingerprint.items() if key != SHARE} if dynamic else fingerprint
 
 
 class Saved(NamedTuple):
     """What the variables of a position hold."""
 
-    # One per tower; of a `DealtPosition` one per cell of its window.
+    # One per tower; of a `DynamicPosition` one per cell of its window.
     positions: tuple[int, ...]
     fingerprint: Fingerprint
     # The state of the stream, labelled with its position (see `labelled`); None if no state is kept.
@@ -50,7 +50,7 @@ class Saved(NamedTuple):
 
     @property
     def acked(self) -> Acked | None:
-        """Which batches had been consumed, where a `DealtPosition` was saved; None where a `Position` was."""
+        """Which batches had been consumed, where a `DynamicPosition` was saved; None where a `Position` was."""
         return Acked(self.positions) if self.fingerprint.get(SHARE) == DYNAMIC else None
 
 
@@ -62,16 +62,12 @@ class TowerRange(NamedTuple):
     towers: int
     # How many all workers have. Where the chief hands out the batches of one common order, all count as one.
     all_towers: int
-    # Where the position is: the host of this process, or the first parameter server.
-    device: str = "/device:CPU:0"
-    # Makes an op that fails if this process may not update the position; None if it always may.
-    fence: Callable[[], Any] | None = None
     # How many workers have an input of their own; 0 if they share one, or there is no cluster.
     own_inputs: int = 0
     # Whether all towers must have the same number of batches.
     equal: bool = False
     # Whether the chief hands out the batches.
-    dealt: bool = False
+    dynamic: bool = False
 
     @property
     def own(self) -> slice:
@@ -99,6 +95,8 @@ class Position:
     Args:
       fingerprint: that of the whole source, before it is split into shards.
       tower_range: the towers of this process.
+      device: where the variables are: on the host of this process, or on the first parameter server.
+      fence: makes an op that fails if this process may not update the position; None if it always may.
       keeps_state: whether each batch carries the state of its stream as a label. The checkpoint then holds the state
         after the last consumed batch.
 
@@ -109,9 +107,18 @@ class Position:
 
     skip: tuple[Any, Any] | None = None
 
-    def __init__(self, fingerprint: Fingerprint, tower_range: TowerRange, *, keeps_state: bool = False) -> None:
+    def __init__(
+        self,
+        fingerprint: Fingerprint,
+        tower_range: TowerRange,
+        *,
+        device: str = "/device:CPU:0",
+        fence: Callable[[], Any] | None = None,
+        keeps_state: bool = False,
+    ) -> None:
         self.fingerprint = fingerprint
         self.tower_range = tower_range
+        self._device, self._fence = device, fence
         with self._on_its_device():
             self._batches = _variable(self._initial(), tf.int64, "position")
             self._print = _variable(json.dumps(fingerprint, sort_keys=True), tf.string, "fingerprint")
@@ -179,17 +186,17 @@ class Position:
     @contextmanager
     def _on_its_device(self) -> Iterator[None]:
         # Both, because a scope only adds to the scope around it.
-        with tf.device(None), tf.device(self.tower_range.device):
+        with tf.device(None), tf.device(self._device):
             yield
 
     @contextmanager
     def _behind_fence(self) -> Iterator[None]:
         """Return a scope for ops that update the position: on its device, and only if this process may."""
-        if self.tower_range.fence is None:
+        if self._fence is None:
             with self._on_its_device():
                 yield
             return
-        passed = self.tower_range.fence()
+        passed = self._fence()
         # The fence waits for whatever the scope around waits for.
         with self._on_its_device(), tf.control_dependencies(None), tf.control_dependencies([passed]):
             yield
@@ -233,7 +240,7 @@ class Position:
         return ops, {op.inputs[1]: value for op, value in zip(ops, values, strict=True)}
 
 
-class DealtPosition(Position):
+class DynamicPosition(Position):
     """Which batches of a source have been consumed, where the workers of a cluster share them dynamically.
 
     The variables have the names that `Position` gives them, so a checkpoint of either can be restored for the other.
@@ -241,12 +248,11 @@ class DealtPosition(Position):
     Args:
       fingerprint: that of the whole source.
       tower_range: one tower; the others of a cluster have the same position.
-      window: how many batches may be under way at once.
+      where: `device` and `fence` of a `Position`.
     """
 
-    def __init__(self, fingerprint: Fingerprint, tower_range: TowerRange, window: int = WINDOW) -> None:
-        self._window = window
-        super().__init__({**fingerprint, SHARE: DYNAMIC}, tower_range)
+    def __init__(self, fingerprint: Fingerprint, tower_range: TowerRange, **where: Any) -> None:
+        super().__init__({**fingerprint, SHARE: DYNAMIC}, tower_range, **where)
         with self._on_its_device():
             skipped = tf.placeholder(tf.int64, [], name="skipped")
         self.skip = self.advance(0, skipped, None), skipped
@@ -254,26 +260,26 @@ class DealtPosition(Position):
     @property
     def length(self) -> int:
         """How many numbers the variable holds."""
-        return self._window
+        return WINDOW
 
     def _initial(self) -> Any:
         # A constant would add 256 KiB to the graph.
-        return lambda: tf.range(self._window, dtype=tf.int64)
+        return lambda: tf.range(WINDOW, dtype=tf.int64)
 
     def consumed(self, saved: Any) -> tuple[int, ...]:
         """Return how many batches all workers together have consumed."""
-        return (int(sum(cell // self._window for cell in saved.tolist())),)
+        return (int(sum(cell // WINDOW for cell in saved.tolist())),)
 
     def beginning_at(self, batches: tuple[int, ...]) -> tuple[int, ...]:
         """Return what the variable holds after the first `batches[0]` batches."""
-        return tuple(Acked.first(batches[0], self._window).cells.tolist())
+        return tuple(Acked.first(batches[0]).cells.tolist())
 
     def starts(self, positions: tuple[int, ...]) -> tuple[int, ...]:
         """Return 0: the supply skips what has been consumed (`feed/supply.py`)."""
         return (0,)
 
     def _mark(self, tower: int, stamp: Any) -> Any:
-        cell, following = tf.reshape(stamp % self._window, [1, 1]), tf.reshape(stamp + self._window, [1])
+        cell, following = tf.reshape(stamp % WINDOW, [1, 1]), tf.reshape(stamp + WINDOW, [1])
         # An op that overwrites the cell could set it back, and assign_add would count a batch twice.
         return tf.raw_ops.ResourceScatterNdMax(
             ref=self._batches.handle, indices=cell, updates=following, use_locking=True, name="acknowledge"

@@ -44,7 +44,7 @@ class TokenArea:
     """An area with a queue of `slots` and a queue of `tokens`, with an element each per free slot and per element.
 
     With `stamps`, a token holds the stamp of its element: how many batches of the source it stands for, namely itself
-    and those skipped just before it, or for a `DealtPosition` which batch it is. With `labels`, a token also holds a
+    and those skipped just before it, or for a `DynamicPosition` which batch it is. With `labels`, a token also holds a
     string, because an area on a GPU cannot hold strings and the tokens are on the host.
     """
 
