@@ -30,8 +30,9 @@ from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.queue_runner import register, runner_of
 from staging_tf1.feed.source_errors import errors_only, skip_rule
 from staging_tf1.feed.threads import check_nice
-from staging_tf1.graph.feed_queue import FeedQueue
+from staging_tf1.graph.feed_queue import FeedQueue, QueueOptions
 from staging_tf1.graph.guards import building
+from staging_tf1.graph.token_area import on
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.coerce import check_spec, source_from
 from staging_tf1.spec import component_name, describe, flatten_with_paths, map_structure
@@ -155,20 +156,19 @@ class CustomRunner:
             with tf.name_scope(name or "custom_runner") as scope:
                 self.name = scope.rstrip("/")
             threads = num_feed_threads(num_processes, num_threads, sources[0])
-            parts_of_element = tf.nest.flatten(self._type_specs(), expand_composites=True)
-            self._queue = FeedQueue(
-                scope,
-                [part.dtype for part in parts_of_element],
-                [part.shape for part in parts_of_element],
+            options = QueueOptions(
                 shuffle=queue == "shuffle",
                 whole_batches=whole_batches,
-                capacity=capacity,
                 min_after_dequeue=self._floor,
                 seed=seed,
                 # With several feed threads, their timing would still decide the order.
                 reproducible=queue == "shuffle" and len(sources) == threads == 1 and seeded,
-                device=None if cluster is None else cluster.own_device,
             )
+            components = tf.nest.flatten(self._type_specs(), expand_composites=True)
+            own_device = None if cluster is None else cluster.own_device
+            with tf.control_dependencies(None), tf.name_scope(scope), on(own_device):
+                self._queue = FeedQueue(self.name, components, capacity, options)
+            self._whole_batches = whole_batches
             self.queue = self._queue.queue
             self.placeholders = self._packed(self._queue.placeholders)
             producer = Producer(
@@ -184,7 +184,7 @@ class CustomRunner:
                 num_processes=num_processes,
             )
             self._pipeline = Pipeline(
-                self.name, site, (self._queue.sink(self.name),), self._producers(producer, sources), cluster=cluster
+                self.name, site, (self._queue,), self._producers(producer, sources), cluster=cluster
             )
             register(self._pipeline)
 
@@ -203,7 +203,7 @@ class CustomRunner:
             let that many records through.
         """
         size = self._whole("batch_size", batch_size, 1, MOST_QUEUED, "records") or self._batch_size
-        if self._queue.whole_batches:
+        if self._whole_batches:
             if batch_size is not None and size != self._source_batch:
                 raise ValueError(
                     f"{self._what}: get_inputs() got batch_size={size}, but its queue holds whole batches as the "

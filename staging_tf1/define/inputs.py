@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,23 +16,12 @@ from staging_tf1.errors import SpecError
 from staging_tf1.feed.source_errors import errors_only
 from staging_tf1.graph.data_service import service_of
 from staging_tf1.graph.position import Position, TowerRange
+from staging_tf1.graph.sink import Tensors
 from staging_tf1.sources import GeneratorSource, Source, StreamSource
 from staging_tf1.sources.coerce import check_spec, source_from
 from staging_tf1.sources.reshard import BY_BATCHES, DATA_SERVICE
 from staging_tf1.spec import component_name, flatten, flatten_with_paths, map_structure, pack, refuse_endless
 from staging_tf1.spec.arrays import as_array, describe
-
-
-class Tensors(NamedTuple):
-    """The tensors of one tower's batch."""
-
-    flat: list[Any]
-    # The nest to pack the staged tensors into.
-    structure: Any
-    # What feed threads feed; empty if the graph computes the values.
-    placeholders: list[Any]
-    # The last placeholder, if it is for the state of the stream after the batch; else None.
-    label: Any = None
 
 
 @dataclass(frozen=True)

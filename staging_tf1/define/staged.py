@@ -43,8 +43,8 @@ from staging_tf1.graph.callsite import CallSite
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.placement import check_device
 from staging_tf1.graph.position import DYNAMIC, DynamicPosition, Position, TowerRange
-from staging_tf1.graph.sink import Sink, Staging, staged_sink
-from staging_tf1.graph.token_area import on
+from staging_tf1.graph.sink import Sink
+from staging_tf1.graph.token_area import TokenArea, on
 
 # The kernel's `memory_limit` is a 32-bit int, so a larger element would be miscounted.
 _TWO_GIB = 2**31
@@ -225,17 +225,24 @@ def _build(
             where = {"device": options.cluster.shared_device, "fence": fence.check}
         make = DynamicPosition if tower_range.dynamic else partial(Position, keeps_state=first.keeps_state)
         position = make(first.fingerprint, tower_range, **where)
-    sinks: list[Sink] = []
-    structures: list[Any] = []
-    consumed: list[list[Any]] = []
+    sinks: list[TokenArea] = []
     for tower, entry in enumerate(inputs):
         with tf.name_scope(f"tower_{tower}") if len(inputs) > 1 else nullcontext():
-            tensors = entry.tensors(position)
-            how = _how_to_stage(tower, entry, options, position)
-            sink_name = f"{name}/{tower}" if len(inputs) > 1 else name
-            sinks.append(staged_sink(sink_name, tensors.flat, tensors.placeholders, how, tensors.label))
-        structures.append(tf.nest.pack_sequence_as(tensors.structure, list(sinks[-1].outputs), expand_composites=True))
-        consumed.append(tensors.flat)
+            area = TokenArea(
+                f"{name}/{tower}" if len(inputs) > 1 else name,
+                entry.tensors(position),
+                capacity=options.capacity,
+                device=options.devices[tower],
+                # A bad batch has no number in a rotation or in the graph, so the position does not count it.
+                stamps=position is not None
+                and (
+                    position.skip is not None
+                    or (bool(options.skip_rule.types) and entry.source is not None and not entry.in_rotation)
+                ),
+                releases=len(inputs) == 1 or options.lockstep,
+                advance=None if position is None else partial(position.advance, tower),
+            )
+            sinks.append(area)
     register(
         Pipeline(
             name,
@@ -247,26 +254,10 @@ def _build(
             options.resume,
             position,
             options.cluster,
-            fast_forward=tuple(consumed[0]) if first.fast_forwards else (),
+            fast_forward=tuple(sinks[0].values) if first.fast_forwards else (),
         )
     )
-    return structures
-
-
-def _how_to_stage(tower: int, entry: TowerInput, options: _Options, position: Position | None) -> Staging:
-    return Staging(
-        capacity=options.capacity,
-        device=options.devices[tower],
-        lockstep=options.lockstep,
-        release=len(options.devices) == 1 or options.lockstep,
-        advance=None if position is None else partial(position.advance, tower),
-        # A bad batch has no number in a rotation or in the graph, so the position does not count it.
-        stamps=position is not None
-        and (
-            position.skip is not None
-            or (bool(options.skip_rule.types) and entry.source is not None and not entry.in_rotation)
-        ),
-    )
+    return [sink.batch for sink in sinks]
 
 
 def _producer(tower: int, sink: Sink, entry: TowerInput, options: _Options) -> Producer:

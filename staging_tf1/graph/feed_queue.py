@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from staging_tf1._tf import tf
@@ -10,71 +11,59 @@ from staging_tf1.graph.dependencies import OUTPUT, copies_after
 from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.graph.handshake import Handshake
 from staging_tf1.graph.sink import Sink
-from staging_tf1.graph.token_area import discarded, on
+from staging_tf1.graph.token_area import discarded
 
 
-class FeedQueue:
-    """A queue of records (`enqueue_many`) or of whole batches (`enqueue`), and the ops around it."""
+@dataclass(frozen=True)
+class QueueOptions:
+    """What a `FeedQueue` holds, and in which order it gives it back."""
 
-    def __init__(
-        self,
-        scope: str,
-        dtypes: Sequence[Any],
-        shapes: Sequence[Any],
-        *,
-        shuffle: bool,
-        whole_batches: bool,
-        capacity: int,
-        min_after_dequeue: int,
-        seed: int | None,
-        reproducible: bool,
-        device: str | None,
-    ) -> None:
-        self.capacity, self.whole_batches = capacity, whole_batches
-        shapes = [tf.TensorShape(shape) for shape in shapes]
-        with tf.control_dependencies(None), tf.name_scope(scope), on(device):
-            self.placeholders = tuple(
-                tf.placeholder(dtype, shape, name=f"component_{i}")
-                for i, (dtype, shape) in enumerate(zip(dtypes, shapes, strict=True))
-            )
-            # Whole batches may differ in length. The queue holds them only if it has no shapes.
-            known = all(shape.is_fully_defined() for shape in shapes)
-            element_shapes = (shapes if known else None) if whole_batches else [shape[1:] for shape in shapes]
-            if shuffle:
-                self.queue = tf.RandomShuffleQueue(
-                    capacity, min_after_dequeue, dtypes, element_shapes, seed=seed, name="queue"
-                )
-            else:
-                self.queue = tf.FIFOQueue(capacity, dtypes, element_shapes, name="queue")
-            self.stats = GetStats("queue")
-            self.size = self.queue.size(name="size")
-            self.handshake = Handshake() if reproducible else None
-            values = list(self.placeholders)
-            self.put = self.queue.enqueue(values) if whole_batches else self.queue.enqueue_many(values)
-            self.close = self.queue.close(name="close")
-            cancels = [self.queue.close(cancel_pending_enqueues=True)]
-            self.cancel = tf.group(*cancels, *(self.handshake.cancels if self.handshake else ()), name="cancel")
-            inner = [] if self.handshake is None else self.handshake.queues
-            self._renew = tf.group(*map(discarded, (self.queue, *inner)), name="renew")
-            self._shapes = shapes
+    shuffle: bool
+    # Whether an element is a batch; else it is a record.
+    whole_batches: bool
+    min_after_dequeue: int
+    seed: int | None
+    # Whether feeder and taker alternate, so that the order of a shuffle queue does not depend on timing.
+    reproducible: bool
 
-    def sink(self, name: str) -> Sink:
-        """Return the queue as a `Sink`."""
-        return Sink(
-            name=name,
-            placeholders=self.placeholders,
-            put=self.put,
-            close=self.close,
-            cancel=self.cancel,
-            reset=self.stats.reset,
-            renew=self._renew,
-            fill=(),
-            size=self.size,
-            capacity=self.capacity,
-            queue=self.queue,
-            stats=self.stats,
-            handshake=self.handshake,
+
+class FeedQueue(Sink):
+    """A queue of records (`enqueue_many`) or of whole batches (`enqueue`), and the ops around it.
+
+    Args:
+      name: the name of the sink.
+      components: the specs of the tensors of a batch, flat.
+      capacity: the most elements that it holds.
+      options: what it holds.
+    """
+
+    def __init__(self, name: str, components: Sequence[Any], capacity: int, options: QueueOptions) -> None:
+        self.name, self.capacity, self._options = name, capacity, options
+        dtypes, self._shapes = [part.dtype for part in components], [tf.TensorShape(part.shape) for part in components]
+        self.placeholders = tuple(
+            tf.placeholder(dtype, shape, name=f"component_{i}")
+            for i, (dtype, shape) in enumerate(zip(dtypes, self._shapes, strict=True))
         )
+        # Whole batches may differ in length. The queue holds them only if it has no shapes.
+        known = all(shape.is_fully_defined() for shape in self._shapes)
+        whole_shapes = self._shapes if known else None
+        shapes = whole_shapes if options.whole_batches else [shape[1:] for shape in self._shapes]
+        if options.shuffle:
+            self.queue = tf.RandomShuffleQueue(
+                capacity, options.min_after_dequeue, dtypes, shapes, seed=options.seed, name="queue"
+            )
+        else:
+            self.queue = tf.FIFOQueue(capacity, dtypes, shapes, name="queue")
+        self.stats = GetStats("queue")
+        self.reset = self.stats.reset
+        self.size = self.queue.size(name="size")
+        self.handshake = Handshake() if options.reproducible else None
+        values = list(self.placeholders)
+        self.put = self.queue.enqueue(values) if options.whole_batches else self.queue.enqueue_many(values)
+        self.close = self.queue.close(name="close")
+        cancels = [self.queue.close(cancel_pending_enqueues=True)]
+        self.cancel = tf.group(*cancels, *(self.handshake.cancels if self.handshake else ()), name="cancel")
+        self.renew = tf.group(*map(discarded, (self.queue, *self.inner_queues)), name="renew")
 
     def get(self, batch_size: int | None, *, partial: bool) -> list[Any]:
         """Return the tensors of the next batch: `batch_size` records, or one whole batch if the queue holds batches.
@@ -83,7 +72,7 @@ class FeedQueue:
         """
 
         def take() -> Any:
-            if self.whole_batches:
+            if self._options.whole_batches:
                 return self.queue.dequeue()
             if partial:
                 return self.queue.dequeue_up_to(batch_size)
@@ -96,5 +85,5 @@ class FeedQueue:
         tensors = list(taken) if isinstance(taken, (list, tuple)) else [taken]
         outputs = copies_after([counted], tensors, OUTPUT)
         for output, shape in zip(outputs, self._shapes, strict=True):
-            output.set_shape(shape if self.whole_batches else [None if partial else batch_size, *shape[1:]])
+            output.set_shape(shape if self._options.whole_batches else [None if partial else batch_size, *shape[1:]])
         return outputs

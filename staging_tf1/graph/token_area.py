@@ -15,125 +15,126 @@ rendezvous is aborting".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.dependencies import OUTPUT, copies_after
 from staging_tf1.graph.get_stats import GetStats
+from staging_tf1.graph.sink import Repair as Repair
+from staging_tf1.graph.sink import Sink, Tensors
 
 
-@dataclass(frozen=True)
-class Repair:
-    """The ops that restore the slots of an area after a step failed in the middle of a get."""
-
-    # Free slots, and elements in the area (scalars).
-    free: Any
-    held: Any
-    # Adds one slot; removes one.
-    give_back: Any
-    take_away: Any
-    # Lets one more element be taken.
-    release: Any
-
-
-class TokenArea:
+class TokenArea(Sink):
     """An area with a queue of `slots` and a queue of `tokens`, with an element each per free slot and per element.
 
-    With `stamps`, a token holds the stamp of its element: how many batches of the source it stands for, namely itself
-    and those skipped just before it, or for a `DynamicPosition` which batch it is. With `labels`, a token also holds a
-    string, because an area on a GPU cannot hold strings and the tokens are on the host.
+    A token may hold the stamp of its element: how many batches of the source it stands for, namely itself and those
+    skipped just before it, or for a `DynamicPosition` which batch it is. It may also hold a label, a string, because
+    an area on a GPU cannot hold strings and the tokens are on the host.
+
+    Args:
+      name: the name of the sink.
+      tensors: the batch to stage.
+      capacity: the most elements that it holds.
+      device: where they are; None is the current device scope.
+      stamps: whether tokens hold stamps.
+      releases: whether an element can be taken as soon as it is put.
+      advance: makes the op that counts a consumed batch, from its stamp and label; None counts none.
     """
+
+    area: StagingArea
+    slots: Any
 
     def __init__(
         self,
-        dtypes: Sequence[Any],
-        shapes: Sequence[Any],
+        name: str,
+        tensors: Tensors,
         *,
         capacity: int,
         device: str | None,
-        stamps: bool = False,
-        labels: bool = False,
+        stamps: bool,
+        releases: bool,
+        advance: Callable[[Any, Any], Any] | None,
     ) -> None:
-        self.capacity = capacity
-        # A placeholder of the op that enqueues the token; None without `stamps`.
-        self.stamp: Any = None
-        # A run that depends on this op takes an element.
-        self.take: Any = None
-        # In a run of the put: the number of tokens that it enqueues.
-        self.slot: Any = None
-        self._labels = labels
+        self.name, self.capacity = name, capacity
+        self.values, self.placeholders = tensors.flat, tuple(tensors.placeholders)
+        self._labels = tensors.label is not None
         with tf.control_dependencies(None):
             with on(device):
                 # Unbounded, because a Stage that waits would hold a thread of the pool.
-                self.area = StagingArea(dtypes, shapes)
-            # If a token were dequeued on another device, the step could fail before the Unstage, and lose the token.
-            with tf.device(None), tf.device(host_of(self.area.device)):
-                # Unbounded, so that only dequeues wait. A repair may give one slot back twice.
-                self.slots = tf.FIFOQueue(-1, tf.int32, [[1]], name="slots")
-                if stamps:
-                    self.stamp = tf.placeholder_with_default(tf.constant(1, tf.int64), [], name="count")
-                held = [tf.int64] * stamps + [tf.string] * labels or [tf.int32]
-                self.tokens = tf.FIFOQueue(-1, held, [[]] * len(held), name="tokens")
-                self.stats = GetStats("area")
-                self.size = self.tokens.size(name="size")
-                # Shared by all enqueues, because each op makes the session start more slowly.
-                self._zero, self._slot = tf.constant(0, name="zero"), tf.constant([1], name="slot")
-                self.release = self.tokens.enqueue(self._token_with(b""), name="release")
-                self.repair = self._repair()
-                self.close = self.tokens.close(name="close")
-                cancelled = self.tokens.close(cancel_pending_enqueues=True)
-                slots, cleared = tf.ones([capacity, 1], tf.int32), self.area.clear()
-                # Run before the first put of a session, and after `renew`.
-                self.fill = self.slots.enqueue_many(slots, name="refill")
-                # Opens and empties it, so that its input can be read again. Nothing may put or take meanwhile.
-                self.renew = tf.group(discarded(self.tokens), discarded(self.slots), cleared, name="renew")
-                # After that, because a put that gets the slot earlier would succeed.
-                with tf.control_dependencies([cancelled]):
-                    self.cancel = self.slots.enqueue(tf.constant([0]), name="cancel")
-            # Cleared, because a server keeps areas between sessions.
-            self.reset = tf.group(self.fill, cleared, self.stats.reset, name="reset")
+                self.area = StagingArea([value.dtype for value in self.values], [value.shape for value in self.values])
+            self._make_queues(stamps, releases)
+        self.put = self._put(tensors.label, releases)
+        with on(device):
+            self.outputs = self._get(advance)
+        for output, value in zip(self.outputs, self.values, strict=True):
+            output.set_shape(value.shape)
+        self.batch = tf.nest.pack_sequence_as(tensors.structure, self.outputs, expand_composites=True)
 
-    def _repair(self) -> Repair:
+    def _make_queues(self, stamps: bool, releases: bool) -> None:
+        # If a token were dequeued on another device, the step could fail before the Unstage, and lose the token.
+        with tf.device(None), tf.device(host_of(self.area.device)):
+            # Unbounded, so that only dequeues wait. A repair may give one slot back twice.
+            self.slots = tf.FIFOQueue(-1, tf.int32, [[1]], name="slots")
+            if stamps:
+                self.stamp = tf.placeholder_with_default(tf.constant(1, tf.int64), [], name="count")
+            held = [tf.int64] * stamps + [tf.string] * self._labels or [tf.int32]
+            self.queue = tf.FIFOQueue(-1, held, [[]] * len(held), name="tokens")
+            self.stats = GetStats("area")
+            self.size = self.queue.size(name="size")
+            # Shared by all enqueues, because each op makes the session start more slowly.
+            self._zero, self._slot = tf.constant(0, name="zero"), tf.constant([1], name="slot")
+            release = self.queue.enqueue(self._token_with(b""), name="release")
+            self.release = None if releases else release
+            self.repair = self._repair(release)
+            self.close = self.queue.close(name="close")
+            cancelled = self.queue.close(cancel_pending_enqueues=True)
+            slots, cleared = tf.ones([self.capacity, 1], tf.int32), self.area.clear()
+            # Run before the first put of a session, and after `renew`.
+            self.fill = self.slots.enqueue_many(slots, name="refill")
+            # Opens and empties it, so that its input can be read again. Nothing may put or take meanwhile.
+            self.renew = tf.group(discarded(self.queue), discarded(self.slots), cleared, name="renew")
+            # After that, because a put that gets the slot earlier would succeed.
+            with tf.control_dependencies([cancelled]):
+                self.cancel = self.slots.enqueue(tf.constant([0]), name="cancel")
+        # Cleared, because a server keeps areas between sessions.
+        self.reset = tf.group(self.fill, cleared, self.stats.reset, name="reset")
+
+    def _repair(self, release: Any) -> Repair:
         return Repair(
             free=self.slots.size(name="free"),
             held=self.area.size(),
             give_back=self.slots.enqueue(self._slot, name="give_back"),
             take_away=self.slots.dequeue(name="take_away").op,
-            release=self.release,
+            release=release,
         )
 
-    def put(self, values: Sequence[Any], *, release: bool, label: Any = None) -> Any:
-        """Return the op that waits for a slot and stages `values`. With `release`, they can be taken at once."""
+    def _put(self, label: Any, releases: bool) -> Any:
+        """Return the op that waits for a slot and stages the values. With `releases`, they can be taken at once."""
         # Copies, so that feeding the values cuts every edge to the ops that compute them: a feed does not cut control
         # edges.
-        values = copies_after([], values)
+        values = copies_after([], self.values)
         # The values come before the slot, because a source that fails must not keep a slot.
         with tf.control_dependencies(values):
-            self.slot = slot = self.slots.dequeue()
-        with tf.control_dependencies([slot]):
+            self.slot = self.slots.dequeue()
+        with tf.control_dependencies([self.slot]):
             staged = self.area.put(values)
-        if not release:
+        if not releases:
             return staged
         with tf.device(None), tf.device(host_of(self.area.device)), tf.control_dependencies([staged]):
-            tokens = [tf.fill(slot, component) for component in self._token_with(label)]
-            return self.tokens.enqueue_many(tokens, name="put")
+            tokens = [tf.fill(self.slot, component) for component in self._token_with(label)]
+            return self.queue.enqueue_many(tokens, name="put")
 
     def _token_with(self, label: Any) -> list[Any]:
         stamp = [] if self.stamp is None else [self.stamp]
         return stamp + [label] * self._labels or [self._zero]
 
-    def get(self, advance: Callable[[Any, Any], Any] | None = None) -> list[Any]:
-        """Return the tensors of the next element, which wait for it.
-
-        Args:
-          advance: makes the op that counts the element, from its stamp and label.
-        """
+    def _get(self, advance: Callable[[Any, Any], Any] | None) -> list[Any]:
+        """Return the tensors of the next element, which wait for it."""
         # In the caller's device scope, as with `StagingArea.get`.
-        taken, counted = self.stats.measured(self.tokens.size, self.tokens.dequeue)
+        taken, counted = self.stats.measured(self.queue.size, self.queue.dequeue)
         token = tf.nest.flatten(taken)
         self.take = token[0].op
         with tf.control_dependencies([counted]):
