@@ -21,18 +21,25 @@ from staging_tf1.arguments import (
     whole,
 )
 from staging_tf1.cluster.cluster import Cluster
-from staging_tf1.define.parallel import check_in_processes, check_processes, check_threads, num_feed_threads
-from staging_tf1.define.shares import SHARES, check_cluster, common_batches, divided, tower_range_of
+from staging_tf1.define.build import build, num_feed_threads
+from staging_tf1.define.checks import (
+    SHARES,
+    check_cluster,
+    check_in_processes,
+    check_processes,
+    check_threads,
+    tower_range_of,
+)
+from staging_tf1.define.inputs import common_batches, divided
 from staging_tf1.define.specs import as_type_spec, can_be_split
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.picture import html_of
-from staging_tf1.feed.pipeline import Pipeline, Producer
-from staging_tf1.feed.queue_runner import register, runner_of
+from staging_tf1.feed.pipeline import Input, Plan
+from staging_tf1.feed.queue_runner import runner_of
 from staging_tf1.feed.source_errors import errors_only, skip_rule
 from staging_tf1.feed.threads import check_nice
 from staging_tf1.graph.feed_queue import FeedQueue, QueueOptions
 from staging_tf1.graph.guards import building
-from staging_tf1.graph.token_area import on
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.coerce import check_spec, source_from
 from staging_tf1.spec import component_name, describe, flatten_with_paths, map_structure
@@ -114,79 +121,48 @@ class CustomRunner:
         name: str | None = None,
     ) -> None:
         op_name("CustomRunner", name)
-        self._what = "CustomRunner" if name is None else f"CustomRunner '{name}'"
+        caller = "CustomRunner" if name is None else f"CustomRunner '{name}'"
         with building("CustomRunner") as site:
-            choice(self._what, "queue", queue, ("shuffle", "fifo"))
-            cluster = check_cluster(self._what, cluster)
-            tower_range = tower_range_of(cluster, choice(self._what, "share", share, SHARES), 1)
-            num_threads = check_threads(self._what, num_threads, MOST_THREADS)
-            num_processes = check_processes(self._what, num_processes, num_threads)
-            nice = check_nice(nice, self._what)
-            rule = skip_rule(ignored_exception_types, max_ignored, self._what)
-            batch_size = self._whole("batch_size", batch_size, 1, MOST_QUEUED, "records")
-            capacity = self._whole("capacity", capacity, 1, MOST_QUEUED, "elements of the queue")
-            min_after_dequeue = self._whole("min_after_dequeue", min_after_dequeue, 0, MOST_QUEUED, "records")
-            seed = self._whole("seed", seed, -INT64_MAX - 1, INT64_MAX)
-            with errors_only(self._what):
-                given = self._sources(source, num_threads)
-                if num_processes:
-                    self._check_in_processes(given, num_processes)
-                sources = [divided(source, tower_range, self._what, saves_seed=False)[0] for source in given]
-                self._spec = self._common_spec(sources)
-                limit = common_batches(given[0], tower_range, self._what)
-            self._source_batch = sources[0].batch_size if isinstance(sources[0], Source) else None
-            self._endless = all(isinstance(source, Source) and source.num_batches is None for source in sources)
-            whole_batches = queue == "fifo" and batch_size is None
+            shuffle = choice(caller, "queue", queue, ("shuffle", "fifo")) == "shuffle"
+            cluster = check_cluster(caller, cluster)
+            plan = Plan(
+                caller=caller,
+                made_at=site,
+                cluster=cluster,
+                towers=tower_range_of(cluster, choice(caller, "share", share, SHARES), 1),
+                num_threads=check_threads(caller, num_threads, MOST_THREADS),
+                num_processes=check_processes(caller, num_processes, num_threads),
+                nice=check_nice(nice, caller),
+                skip_rule=skip_rule(ignored_exception_types, max_ignored, caller),
+            )
+            batch_size = _whole(caller, "batch_size", batch_size, 1, MOST_QUEUED, "records")
+            capacity = _whole(caller, "capacity", capacity, 1, MOST_QUEUED, "elements of the queue")
+            least = _whole(caller, "min_after_dequeue", min_after_dequeue, 0, MOST_QUEUED, "records")
+            seed = _whole(caller, "seed", seed, -INT64_MAX - 1, INT64_MAX)
+            with errors_only(caller):
+                plan = _with_sources(plan, source)
+            whole_batches = not shuffle and batch_size is None
             if not whole_batches:
-                self._check_records()
+                _check_records(plan)
             seeded = seed is not None or tf.get_default_graph().seed is not None
-            if queue == "shuffle" and deterministic_ops() and not seeded:
-                raise ValueError(
-                    f"{self._what} got queue='shuffle' without a seed, but deterministic ops are enabled. Pass seed=0, "
-                    f"or call tf.set_random_seed(0) first."
-                )
-            if queue == "shuffle" and num_threads == AUTOTUNE and seeded:
-                raise ValueError(
-                    f"{self._what} got num_threads={NAMED_AUTOTUNE} with a seeded shuffle queue, whose order "
-                    f"can only be repeated with one thread. Use num_threads=1, or queue='fifo' with a source that "
-                    f"shuffles (shuffle=True)."
-                )
-            self._batch_size = batch_size or self._source_batch
-            capacity, self._floor = self._sizes(capacity, min_after_dequeue, queue, whole_batches)
-            with tf.name_scope(name or "custom_runner") as scope:
-                self.name = scope.rstrip("/")
-            threads = num_feed_threads(num_processes, num_threads, sources[0])
+            if shuffle:
+                _check_seeded(plan, seeded)
+            self._batch_size = batch_size or _source_batch(plan)
+            capacity, least = _sizes(plan, capacity, least, self._batch_size, shuffle, whole_batches)
             options = QueueOptions(
-                shuffle=queue == "shuffle",
+                shuffle=shuffle,
                 whole_batches=whole_batches,
-                min_after_dequeue=self._floor,
+                min_after_dequeue=least,
                 seed=seed,
                 # With several feed threads, their timing would still decide the order.
-                reproducible=queue == "shuffle" and len(sources) == threads == 1 and seeded,
+                reproducible=shuffle and seeded and len(plan.inputs) == num_feed_threads(plan, 0) == 1,
             )
-            components = tf.nest.flatten(self._type_specs(), expand_composites=True)
-            own_device = None if cluster is None else cluster.own_device
-            with tf.control_dependencies(None), tf.name_scope(scope), on(own_device):
-                self._queue = FeedQueue(self.name, components, capacity, options)
-            self._whole_batches = whole_batches
-            self.queue = self._queue.queue
-            self.placeholders = self._packed(self._queue.placeholders)
-            producer = Producer(
-                self.name,
-                None,
-                self._spec,
-                threads,
-                nice,
-                in_order=queue == "fifo",
-                skip_rule=rule,
-                limit=limit,
-                autotune=num_threads == AUTOTUNE,
-                num_processes=num_processes,
-            )
-            self._pipeline = Pipeline(
-                self.name, site, (self._queue,), self._producers(producer, sources), cluster=cluster
-            )
-            register(self._pipeline)
+            self._pipeline = build(replace(plan, capacity=capacity, queue=options), name or "custom_runner")
+        self.name = self._pipeline.name
+        (sink,) = self._pipeline.sinks
+        assert isinstance(sink, FeedQueue)
+        self._sink, self.queue = sink, sink.queue
+        self.placeholders = self._packed(sink.placeholders)
 
     @only_known
     def get_inputs(self, batch_size: int | None = None) -> Any:
@@ -202,22 +178,23 @@ class CustomRunner:
           ValueError: no batch size is known; the queue holds whole batches of another size; or its capacity would never
             let that many records through.
         """
-        size = self._whole("batch_size", batch_size, 1, MOST_QUEUED, "records") or self._batch_size
-        if self._whole_batches:
-            if batch_size is not None and size != self._source_batch:
+        plan, options = self._pipeline.plan, self._sink.options
+        size = _whole(plan.caller, "batch_size", batch_size, 1, MOST_QUEUED, "records") or self._batch_size
+        if options.whole_batches:
+            if batch_size is not None and size != _source_batch(plan):
                 raise ValueError(
-                    f"{self._what}: get_inputs() got batch_size={size}, but its queue holds whole batches as the "
+                    f"{plan.caller}: get_inputs() got batch_size={size}, but its queue holds whole batches as the "
                     f"source makes them. Give the constructor batch_size={size} to queue single records."
                 )
         elif size is None:
             raise ValueError(
-                f"{self._what}: get_inputs() needs a batch_size, because neither the constructor nor the source has "
+                f"{plan.caller}: get_inputs() needs a batch_size, because neither the constructor nor the source has "
                 f"one. Write get_inputs(batch_size=...)."
             )
         else:
             self._check_room(size)
-        outputs = self._queue.get(size, partial=not self._endless)
-        return self._packed(outputs)
+        endless = all(isinstance(entry.source, Source) and entry.source.num_batches is None for entry in plan.inputs)
+        return self._packed(self._sink.get(size, partial=not endless))
 
     @only_known
     def start_threads(self, sess: Any, coord: Any | None = None) -> list[threading.Thread]:
@@ -236,7 +213,7 @@ class CustomRunner:
           ForkedError: the process was forked after TensorFlow sessions had run in it.
           TypeError: `sess` is not a session, or `coord` is not a coordinator.
         """
-        what = f"{self._what}: start_threads()"
+        what = f"{self._pipeline.plan.caller}: start_threads()"
         having(what, "sess", sess, ("graph", "run", "make_callable"), "a tf.Session")
         if coord is not None:
             having(what, "coord", coord, ("register_thread", "request_stop"), "a tf.train.Coordinator")
@@ -247,105 +224,133 @@ class CustomRunner:
 
     def _packed(self, tensors: Sequence[Any]) -> Any:
         """Pack tensors into the structure of a batch."""
-        return tf.nest.pack_sequence_as(self._type_specs(), list(tensors), expand_composites=True)
-
-    def _type_specs(self) -> Any:
-        return map_structure(as_type_spec, self._spec)
-
-    @staticmethod
-    def _producers(one: Producer, sources: Sequence[Source | StreamSource]) -> tuple[Producer, ...]:
-        """Return `one` with its source, or one producer per source, each with one thread."""
-        if len(sources) == 1:
-            return (replace(one, source=sources[0]),)
-        return tuple(
-            replace(one, name=f"{one.name}/{i}", source=source, num_threads=1) for i, source in enumerate(sources)
-        )
-
-    def _whole(self, argument: str, value: Any, least: int, most: int, meaning: str = "") -> int | None:
-        """Check a whole number, unless it is None."""
-        return None if value is None else whole(self._what, argument, value, least, most, meaning)
-
-    def _sources(self, source: Any, num_threads: int) -> list[Source | StreamSource]:
-        if not (isinstance(source, (list, tuple)) and source and all(map(_is_input, source))):
-            return [source_from(self._what, "source", source)]
-        if num_threads not in (1, len(source)):
-            number = NAMED_AUTOTUNE if num_threads == AUTOTUNE else num_threads
-            raise ValueError(
-                f"{self._what} got {len(source)} generator functions and num_threads={number}. Each generator "
-                f"has its own thread: leave num_threads out."
-            )
-        return [source_from(self._what, "source", one) for one in source]
-
-    def _check_in_processes(self, sources: Sequence[Source | StreamSource], num_processes: int) -> None:
-        if len(sources) > 1:
-            raise ValueError(
-                f"{self._what} got {len(sources)} sources and num_processes={num_processes}, expected one source. Join "
-                f"them: staging_tf1.sources.concatenate or mix."
-            )
-        check_in_processes(self._what, sources)
-
-    def _common_spec(self, sources: Sequence[Source | StreamSource]) -> Any:
-        specs = [
-            check_spec(self._what, source, source.spec if isinstance(source, Source) else source.resolve_spec())
-            for source in sources
-        ]
-        for number, spec in enumerate(specs[1:], start=1):
-            if flatten_with_paths(spec) != flatten_with_paths(specs[0]):
-                raise SpecError(
-                    f"{self._what}: generator {number} yields {spec}, generator 0 yields {specs[0]}. All generators "
-                    f"of one queue must yield the same components."
-                )
-        return specs[0]
-
-    def _check_records(self) -> None:
-        for path, leaf in flatten_with_paths(self._spec):
-            if is_composite_spec(leaf):
-                raise SpecError(
-                    f"{self._what}: {component_name(path)} is {leaf}, which a queue of single records cannot hold. "
-                    f"Queue whole batches: queue='fifo' without batch_size."
-                )
-            if leaf.shape is None or not leaf.shape or None in leaf.shape[1:]:
-                raise SpecError(
-                    f"{self._what}: component '{path}' is {describe(leaf.dtype, leaf.shape)}, but a queue of single "
-                    f"records needs a first dimension that counts records, followed by a known shape. Pad the records, "
-                    f"declare the spec, or queue whole batches: queue='fifo' without batch_size."
-                )
-            if not can_be_split(leaf.dtype):
-                raise SpecError(
-                    f"{self._what}: {component_name(path)} is {describe(leaf.dtype, leaf.shape)}, but TensorFlow's "
-                    f"queues cannot split batches of that dtype into records. Queue whole batches: queue='fifo' "
-                    f"without batch_size."
-                )
-
-    def _sizes(self, capacity: int | None, floor: int | None, queue: str, whole_batches: bool) -> tuple[int, int]:
-        if floor is not None and queue != "shuffle":
-            raise ValueError(f"{self._what} got min_after_dequeue={floor} with queue='fifo', which does not shuffle.")
-        records = max(self._batch_size or 0, self._source_batch or 0) or 128
-        if floor is None:
-            # Ten batches, as TensorFlow's guide to reading data advised.
-            floor = 0
-            if queue == "shuffle":
-                floor = max(0, min(10 * records, (capacity or MOST_QUEUED) - 3 * records))
-        if capacity is None:
-            capacity = _BATCHES_AHEAD if whole_batches else min(floor + 3 * records, MOST_QUEUED)
-        return capacity, floor
+        components = self._pipeline.plan.inputs[0].components
+        return tf.nest.pack_sequence_as(components, list(tensors), expand_composites=True)
 
     def _check_room(self, taken: int) -> None:
-        given = self._source_batch or 1
+        plan, handshake, floor = self._pipeline.plan, self._sink.handshake, self._sink.options.min_after_dequeue
+        given = _source_batch(plan) or 1
         # With a hand-shake, the queue is filled before each dequeue, until the next batch does not fit.
-        handshake = self._queue.handshake
         spare = given - 1 if handshake is not None else 0
-        needed = max(self._floor + taken + spare, given)
+        needed = max(floor + taken + spare, given)
         if handshake is not None:
-            handshake.needed = max(handshake.needed, self._floor + taken)
-        if needed > self._queue.capacity:
-            parts = [f"min_after_dequeue={self._floor}", f"batch_size={taken}"] + [f"{spare} to fill up"] * bool(spare)
+            handshake.needed = max(handshake.needed, floor + taken)
+        if needed > plan.capacity:
+            parts = [f"min_after_dequeue={floor}", f"batch_size={taken}"] + [f"{spare} to fill up"] * bool(spare)
             raise ValueError(
-                f"{self._what}: capacity={self._queue.capacity} never lets a batch through; expected at least "
+                f"{plan.caller}: capacity={plan.capacity} never lets a batch through; expected at least "
                 f"{needed} ({' + '.join(parts)}). Raise capacity, or lower min_after_dequeue."
             )
+
+
+def _whole(caller: str, argument: str, value: Any, least: int, most: int, meaning: str = "") -> int | None:
+    """Check a whole number, unless it is None."""
+    return None if value is None else whole(caller, argument, value, least, most, meaning)
+
+
+def _with_sources(plan: Plan, source: Any) -> Plan:
+    """Return the plan with the input of each producer: one source, or several that yield the same components."""
+    given = _sources(plan, source)
+    if len(given) > 1:
+        plan = replace(plan, num_threads=1)
+    if plan.num_processes:
+        if len(given) > 1:
+            raise ValueError(
+                f"{plan.caller} got {len(given)} sources and num_processes={plan.num_processes}, expected one source. "
+                f"Join them: staging_tf1.sources.concatenate or mix."
+            )
+        check_in_processes(plan.caller, given)
+    sources = [divided(plan, whole_source, saves_seed=False)[0] for whole_source in given]
+    spec = _common_spec(plan, sources)
+    components = map_structure(as_type_spec, spec)
+    inputs = tuple(Input(components, components, source, spec) for source in sources)
+    return replace(plan, inputs=inputs, limit=common_batches(plan, given[0]))
+
+
+def _sources(plan: Plan, source: Any) -> list[Source | StreamSource]:
+    if not (isinstance(source, (list, tuple)) and source and all(map(_is_input, source))):
+        return [source_from(plan.caller, "source", source)]
+    if plan.num_threads not in (1, len(source)):
+        number = NAMED_AUTOTUNE if plan.num_threads == AUTOTUNE else plan.num_threads
+        raise ValueError(
+            f"{plan.caller} got {len(source)} generator functions and num_threads={number}. Each generator "
+            f"has its own thread: leave num_threads out."
+        )
+    return [source_from(plan.caller, "source", generator) for generator in source]
 
 
 def _is_input(given: Any) -> bool:
     """Whether an item of a list is an input, not a batch."""
     return callable(given) or isinstance(given, (Source, StreamSource))
+
+
+def _common_spec(plan: Plan, sources: Sequence[Source | StreamSource]) -> Any:
+    specs = [
+        check_spec(plan.caller, source, source.spec if isinstance(source, Source) else source.resolve_spec())
+        for source in sources
+    ]
+    for number, spec in enumerate(specs[1:], start=1):
+        if flatten_with_paths(spec) != flatten_with_paths(specs[0]):
+            raise SpecError(
+                f"{plan.caller}: generator {number} yields {spec}, generator 0 yields {specs[0]}. All generators "
+                f"of one queue must yield the same components."
+            )
+    return specs[0]
+
+
+def _source_batch(plan: Plan) -> int | None:
+    """Return the batch size of the source; None if it is unknown."""
+    source = plan.inputs[0].source
+    return source.batch_size if isinstance(source, Source) else None
+
+
+def _check_records(plan: Plan) -> None:
+    for path, leaf in flatten_with_paths(plan.inputs[0].spec):
+        if is_composite_spec(leaf):
+            raise SpecError(
+                f"{plan.caller}: {component_name(path)} is {leaf}, which a queue of single records cannot hold. "
+                f"Queue whole batches: queue='fifo' without batch_size."
+            )
+        if leaf.shape is None or not leaf.shape or None in leaf.shape[1:]:
+            raise SpecError(
+                f"{plan.caller}: component '{path}' is {describe(leaf.dtype, leaf.shape)}, but a queue of single "
+                f"records needs a first dimension that counts records, followed by a known shape. Pad the records, "
+                f"declare the spec, or queue whole batches: queue='fifo' without batch_size."
+            )
+        if not can_be_split(leaf.dtype):
+            raise SpecError(
+                f"{plan.caller}: {component_name(path)} is {describe(leaf.dtype, leaf.shape)}, but TensorFlow's "
+                f"queues cannot split batches of that dtype into records. Queue whole batches: queue='fifo' "
+                f"without batch_size."
+            )
+
+
+def _check_seeded(plan: Plan, seeded: bool) -> None:
+    if deterministic_ops() and not seeded:
+        raise ValueError(
+            f"{plan.caller} got queue='shuffle' without a seed, but deterministic ops are enabled. Pass seed=0, "
+            f"or call tf.set_random_seed(0) first."
+        )
+    if plan.num_threads == AUTOTUNE and seeded:
+        raise ValueError(
+            f"{plan.caller} got num_threads={NAMED_AUTOTUNE} with a seeded shuffle queue, whose order "
+            f"can only be repeated with one thread. Use num_threads=1, or queue='fifo' with a source that "
+            f"shuffles (shuffle=True)."
+        )
+
+
+def _sizes(
+    plan: Plan, capacity: int | None, floor: int | None, batch_size: int | None, shuffle: bool, whole_batches: bool
+) -> tuple[int, int]:
+    """Return the capacity of the queue, and how many records stay in it."""
+    if floor is not None and not shuffle:
+        raise ValueError(f"{plan.caller} got min_after_dequeue={floor} with queue='fifo', which does not shuffle.")
+    records = max(batch_size or 0, _source_batch(plan) or 0) or 128
+    if floor is None:
+        # Ten batches, as TensorFlow's guide to reading data advised.
+        floor = 0
+        if shuffle:
+            floor = max(0, min(10 * records, (capacity or MOST_QUEUED) - 3 * records))
+    if capacity is None:
+        capacity = _BATCHES_AHEAD if whole_batches else min(floor + 3 * records, MOST_QUEUED)
+    return capacity, floor

@@ -141,14 +141,14 @@ def _of_value(leaf: Any) -> Any:
     return tf.type_spec_from_value(leaf)
 
 
-def with_declared(components: Any, spec: Any, what: str) -> Any:
+def with_declared(components: Any, spec: Any, caller: str) -> Any:
     """Return the specs of the values, with the shapes that `spec` declares.
 
     Args:
       components: a nest of specs, those of the values.
       spec: a nest of `tf.TensorSpec`, `ArraySpec`, `tf.SparseTensorSpec` or `tf.RaggedTensorSpec`; None declares
         nothing.
-      what: the caller, for messages.
+      caller: the call, as messages name it.
 
     Raises:
       TypeError: `spec` holds something else.
@@ -157,26 +157,26 @@ def with_declared(components: Any, spec: Any, what: str) -> Any:
     if spec is None:
         return components
     got = dict(flatten_with_paths(components))
-    declared = {path: _checked(leaf, path, what) for path, leaf in flatten_with_paths(spec)}
+    declared = {path: _checked(leaf, path, caller) for path, leaf in flatten_with_paths(spec)}
     rows = [
         (path or "(the only one)", _shown(got.get(path)), _shown(declared.get(path)), _conflict(got, declared, path))
         for path in [*got, *(path for path in declared if path not in got)]
     ]
     if any(row[-1] for row in rows):
         raise SpecError(
-            f"{what} got values that do not match spec=:\n{_table(rows)}\n"
+            f"{caller} got values that do not match spec=:\n{_table(rows)}\n"
             f"Declare the values as they are, or convert them first (map, tf.cast); staged(cast=) stages a component "
             f"in another dtype."
         )
     return pack(components, [_merged(leaf, declared[path]) for path, leaf in got.items()])
 
 
-def _checked(leaf: Any, path: str, what: str) -> Any:
+def _checked(leaf: Any, path: str, caller: str) -> Any:
     if isinstance(leaf, (ArraySpec, RaggedSpec, SparseSpec)):
         return as_type_spec(leaf)
     if not isinstance(leaf, tf.TypeSpec):
         raise TypeError(
-            f"{what} got spec= with {shown(leaf)}{f' as component {path!r}' if path else ''}, expected a nest of "
+            f"{caller} got spec= with {shown(leaf)}{f' as component {path!r}' if path else ''}, expected a nest of "
             f"tf.TensorSpec, such as tf.TensorSpec([None, 784], tf.float32)."
         )
     return leaf
@@ -221,13 +221,13 @@ def _table(rows: list[tuple[str, str, str, str]]) -> str:
     )
 
 
-def with_casts(components: Any, cast: Any, what: str) -> Any:
+def with_casts(components: Any, cast: Any, caller: str) -> Any:
     """Return the specs with the dtypes that `cast` names.
 
     Args:
       components: a nest of specs.
       cast: a dtype for all components, or a dict from component paths to dtypes; None changes nothing.
-      what: the caller, for messages.
+      caller: the call, as messages name it.
 
     Raises:
       TypeError: `cast` has something that is not a dtype, or a dtype that nothing can be cast to.
@@ -237,17 +237,17 @@ def with_casts(components: Any, cast: Any, what: str) -> Any:
         return components
     specs = dict(flatten_with_paths(components))
     if isinstance(cast, Mapping):
-        dtypes = {path: _dtype(dtype, f"cast={{{path!r}: {shown(dtype)}}}", what) for path, dtype in cast.items()}
+        dtypes = {path: _dtype(dtype, f"cast={{{path!r}: {shown(dtype)}}}", caller) for path, dtype in cast.items()}
     else:
-        dtypes = dict.fromkeys(specs, _dtype(cast, f"cast={shown(cast)}", what))
+        dtypes = dict.fromkeys(specs, _dtype(cast, f"cast={shown(cast)}", caller))
     for path, dtype in dtypes.items():
         if path not in specs:
-            raise SpecError(f"{what}: cast= names unknown component {shown(path)}. {_listed(specs)}")
-        specs[path] = _cast_spec(specs[path], dtype, f"{what}: component {path!r}")
+            raise SpecError(f"{caller}: cast= names unknown component {shown(path)}. {_listed(specs)}")
+        specs[path] = _cast_spec(specs[path], dtype, f"{caller}: component {path!r}")
     return pack(components, specs.values())
 
 
-def _dtype(dtype: Any, shown: str, what: str) -> Any:
+def _dtype(dtype: Any, shown: str, caller: str) -> Any:
     expected = "expected a dtype of numbers, such as tf.float16"
     try:
         # tf.as_dtype also takes enum numbers: True and 1 are float32.
@@ -255,9 +255,9 @@ def _dtype(dtype: Any, shown: str, what: str) -> Any:
             raise TypeError
         converted = tf.as_dtype(dtype).base_dtype
     except Exception:
-        raise TypeError(f"{what} got {shown}, {expected}.") from None
+        raise TypeError(f"{caller} got {shown}, {expected}.") from None
     if not castable(converted):
-        raise TypeError(f"{what} got {shown}, {expected}.")
+        raise TypeError(f"{caller} got {shown}, {expected}.")
     return converted
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
-from staging_tf1._tf import tf
 from staging_tf1.arguments import (
     AUTOTUNE,
     INT64_MAX,
@@ -19,53 +16,31 @@ from staging_tf1.arguments import (
     flag,
     only_known,
     op_name,
-    refuse,
-    shown,
     whole,
 )
 from staging_tf1.cluster.cluster import Cluster
-from staging_tf1.cluster.fence import fence_of
-from staging_tf1.define.inputs import TowerInput, fitted, inputs_for
-from staging_tf1.define.parallel import (
+from staging_tf1.define.build import build
+from staging_tf1.define.checks import (
+    SHARES,
+    check_cluster,
+    check_devices,
+    check_dynamic,
     check_in_processes,
     check_processes,
     check_threads,
-    num_feed_threads,
-    refuse_computed,
+    tower_range_of,
 )
-from staging_tf1.define.shares import SHARES, check_cluster, check_dynamic, check_own_device, tower_range_of
-from staging_tf1.feed.pipeline import Pipeline, Producer
-from staging_tf1.feed.queue_runner import is_chained, register
+from staging_tf1.define.inputs import element_bytes, with_inputs
+from staging_tf1.feed.pipeline import Plan
 from staging_tf1.feed.resume import RESUME_MODES
-from staging_tf1.feed.source_errors import SkipRule, skip_rule
+from staging_tf1.feed.source_errors import errors_only, skip_rule
 from staging_tf1.feed.threads import check_nice
-from staging_tf1.graph.callsite import CallSite
+from staging_tf1.graph.data_service import service_of
 from staging_tf1.graph.guards import building
-from staging_tf1.graph.placement import check_device
-from staging_tf1.graph.position import DYNAMIC, DynamicPosition, Position, TowerRange
-from staging_tf1.graph.sink import Sink
-from staging_tf1.graph.token_area import TokenArea, on
+from staging_tf1.sources.reshard import DATA_SERVICE
 
 # The kernel's `memory_limit` is a 32-bit int, so a larger element would be miscounted.
 _TWO_GIB = 2**31
-
-
-@dataclass(frozen=True)
-class _Options:
-    """The arguments of one call, checked."""
-
-    # The device of each tower; None is the scope of the call.
-    devices: list[str | None]
-    capacity: int
-    memory_limit: int
-    num_threads: int
-    num_processes: int
-    nice: int
-    lockstep: bool
-    skip_rule: SkipRule
-    resume: str
-    cluster: Cluster | None
-    share: str
 
 
 @only_known
@@ -174,177 +149,95 @@ def staged(
     [6, 9]
     """
     op_name("staged()", name)
-    what = "staged()" if name is None else f"staged(name='{name}')"
+    caller = "staged()" if name is None else f"staged(name='{name}')"
     with building("staged()") as site:
-        cluster = check_cluster(what, cluster)
-        towers = _check_devices(device, devices, what)
-        for tower in towers:
-            check_own_device(what, tower, cluster)
-        options = _Options(
-            devices=towers,
-            capacity=whole(what, "capacity", capacity, 1, MOST_STAGED, "elements"),
-            memory_limit=whole(what, "memory_limit", memory_limit, 0, INT64_MAX, "bytes; 0 is no limit"),
-            num_threads=check_threads(what, num_threads, MOST_THREADS // len(towers)),
-            num_processes=check_processes(what, num_processes, num_threads, len(towers)),
-            nice=check_nice(nice, what),
-            lockstep=flag(what, "lockstep", lockstep),
-            skip_rule=skip_rule(ignored_exception_types, max_ignored, what),
-            resume=choice(what, "resume", resume, RESUME_MODES),
+        cluster = check_cluster(caller, cluster)
+        towers = check_devices(caller, device, devices, cluster)
+        plan = Plan(
+            caller=caller,
+            made_at=site,
             cluster=cluster,
-            share=choice(what, "share", share, SHARES),
+            devices=towers,
+            capacity=whole(caller, "capacity", capacity, 1, MOST_STAGED, "elements"),
+            memory_limit=whole(caller, "memory_limit", memory_limit, 0, INT64_MAX, "bytes; 0 is no limit"),
+            num_threads=check_threads(caller, num_threads, MOST_THREADS // len(towers)),
+            num_processes=check_processes(caller, num_processes, num_threads, len(towers)),
+            nice=check_nice(nice, caller),
+            lockstep=flag(caller, "lockstep", lockstep),
+            skip_rule=skip_rule(ignored_exception_types, max_ignored, caller),
+            resume=choice(caller, "resume", resume, RESUME_MODES),
+            towers=tower_range_of(cluster, choice(caller, "share", share, SHARES), len(towers)),
         )
-        if options.share == DYNAMIC:
-            check_dynamic(what, cluster, len(towers), lockstep=options.lockstep)
-        tower_range = tower_range_of(options.cluster, options.share, len(towers))
-        inputs = inputs_for(values, spec, tower_range, what, skips=bool(options.skip_rule.types))
-        inputs = [fitted(tower_input, spec, cast, what) for tower_input in inputs]
-        _check_lockstep(options, inputs, what)
-        if options.num_threads == AUTOTUNE and any(tower_input.source is None for tower_input in inputs):
-            refuse_computed(what)
-        if options.num_processes:
-            check_in_processes(what, [tower_input.source for tower_input in inputs])
-        _check_resume(options, inputs, what)
-        options = replace(options, capacity=_fit(options, inputs, what))
-        # Without the caller's control dependencies, which each step that takes a batch would run.
-        with tf.control_dependencies(None), tf.name_scope(name or "staged") as scope:
-            with on(None if cluster is None else cluster.own_device):
-                structures = _build(scope.rstrip("/"), site, inputs, tower_range, options)
-    return structures[0] if devices is None else structures
+        check_dynamic(plan)
+        plan = with_inputs(plan, values, spec, cast)
+        _check_lockstep(plan)
+        _check_parallel(plan)
+        _check_resume(plan)
+        pipeline = build(replace(plan, capacity=_fit(plan)), name or "staged")
+    batches = [sink.batch for sink in pipeline.sinks]
+    return batches[0] if devices is None else batches
 
 
-def _build(
-    name: str, site: CallSite, inputs: Sequence[TowerInput], tower_range: TowerRange, options: _Options
-) -> list[Any]:
-    """Make the ops and register the pipeline; return the structure of staged tensors of each tower."""
-    first = inputs[0]
-    position: Position | None = None
-    if first.fingerprint is not None:
-        where: dict[str, Any] = {}
-        if options.cluster is not None:
-            fence = fence_of(options.cluster, tf.get_default_graph())
-            where = {"device": options.cluster.shared_device, "fence": fence.check}
-        make = DynamicPosition if tower_range.dynamic else partial(Position, keeps_state=first.keeps_state)
-        position = make(first.fingerprint, tower_range, **where)
-    sinks: list[TokenArea] = []
-    for tower, entry in enumerate(inputs):
-        with tf.name_scope(f"tower_{tower}") if len(inputs) > 1 else nullcontext():
-            area = TokenArea(
-                f"{name}/{tower}" if len(inputs) > 1 else name,
-                entry.tensors(position),
-                capacity=options.capacity,
-                device=options.devices[tower],
-                # A bad batch has no number in a rotation or in the graph, so the position does not count it.
-                stamps=position is not None
-                and (
-                    position.skip is not None
-                    or (bool(options.skip_rule.types) and entry.source is not None and not entry.in_rotation)
-                ),
-                releases=len(inputs) == 1 or options.lockstep,
-                advance=None if position is None else partial(position.advance, tower),
-            )
-            sinks.append(area)
-    register(
-        Pipeline(
-            name,
-            site,
-            tuple(sinks),
-            tuple(_producer(tower, sink, entry, options) for tower, (sink, entry) in enumerate(zip(sinks, inputs))),
-            options.lockstep,
-            first.init,
-            options.resume,
-            position,
-            options.cluster,
-            fast_forward=tuple(sinks[0].values) if first.fast_forwards else (),
-        )
-    )
-    return [sink.batch for sink in sinks]
-
-
-def _producer(tower: int, sink: Sink, entry: TowerInput, options: _Options) -> Producer:
-    return Producer(
-        sink.name,
-        entry.source,
-        entry.spec,
-        num_feed_threads(
-            options.num_processes, options.num_threads, entry.source, MOST_THREADS // len(options.devices)
-        ),
-        options.nice,
-        tower,
-        in_rotation=entry.in_rotation,
-        chained=entry.source is None and is_chained(sink.put),
-        skip_rule=options.skip_rule,
-        keeps_state=entry.keeps_state,
-        limit=entry.limit,
-        autotune=options.num_threads == AUTOTUNE,
-        num_processes=options.num_processes,
-        memory_limit=options.memory_limit,
-    )
-
-
-def _check_devices(device: str | None, devices: Sequence[str] | None, what: str) -> list[str | None]:
-    if devices is None:
-        check_device(what, device)
-        return [device]
-    if device is not None:
-        raise ValueError(
-            f"{what} got both device={shown(device)} and devices={shown(devices)}. Pass one; devices= makes towers."
-        )
-    expected = "a list with a device for each tower"
-    if isinstance(devices, str) or not isinstance(devices, Sequence):
-        refuse(what, "devices", devices, expected)
-    if not 0 < len(devices) <= MOST_THREADS:
-        refuse(what, "devices", devices, expected, ValueError)
-    for one in devices:
-        check_device(what, one)
-    return list(devices)
-
-
-def _check_lockstep(options: _Options, inputs: Sequence[TowerInput], what: str) -> None:
-    if not options.lockstep:
+def _check_lockstep(plan: Plan) -> None:
+    if not plan.lockstep:
         return
-    if options.num_threads != 1:
-        number = NAMED_AUTOTUNE if options.num_threads == AUTOTUNE else options.num_threads
-        raise ValueError(f"{what} got num_threads={number} with lockstep=True, which has no thread. Drop one.")
-    if options.num_processes:
+    if plan.num_threads != 1:
+        number = NAMED_AUTOTUNE if plan.num_threads == AUTOTUNE else plan.num_threads
+        raise ValueError(f"{plan.caller} got num_threads={number} with lockstep=True, which has no thread. Drop one.")
+    if plan.num_processes:
         raise ValueError(
-            f"{what} got num_processes={options.num_processes} with lockstep=True, which reads each batch when a step "
-            f"needs it, so one process would work at a time. Drop one."
+            f"{plan.caller} got num_processes={plan.num_processes} with lockstep=True, which reads each batch when a "
+            f"step needs it, so one process would work at a time. Drop one."
         )
-    if options.nice:
-        raise ValueError(f"{what} got nice={options.nice} with lockstep=True, which has no thread. Drop one.")
-    if len(inputs) > 1 and inputs[0].computes_in_step:
+    if plan.nice:
+        raise ValueError(f"{plan.caller} got nice={plan.nice} with lockstep=True, which has no thread. Drop one.")
+    if len(plan.devices) > 1 and plan.inputs[0].is_computed:
         raise ValueError(
-            f"{what} got tensors, several devices and lockstep=True: in one step the tensors have one value, so all "
-            f"towers would get the same batch. Pass the dataset or source itself, or use lockstep=False."
-        )
-
-
-def _check_resume(options: _Options, inputs: Sequence[TowerInput], what: str) -> None:
-    service = inputs[0].service
-    if service and options.resume == "exact":
-        raise ValueError(
-            f"{what} got resume='exact', the default, with a dataset that reads from {service}. The service delivers "
-            f"in a new order each time, so no position in it can be resumed exactly. Use resume='restart' to begin a "
-            f"restored run with a new pass over the data, or resume='ignore' to drop as many batches of the new pass "
-            f"as had been consumed."
+            f"{plan.caller} got tensors, several devices and lockstep=True: in one step the tensors have one value, so "
+            f"all towers would get the same batch. Pass the dataset or source itself, or use lockstep=False."
         )
 
 
-def _fit(options: _Options, inputs: Sequence[TowerInput], what: str) -> int:
+def _check_parallel(plan: Plan) -> None:
+    sources = [entry.source for entry in plan.inputs]
+    if plan.num_threads == AUTOTUNE and None in sources:
+        raise ValueError(
+            f"{plan.caller} got num_threads={NAMED_AUTOTUNE} with values that the graph computes, whose order depends "
+            f"on the number of threads. Use num_threads=1 and parallel ops (tf.data: "
+            f"num_parallel_calls=tf.data.AUTOTUNE), or pass a source (staging_tf1.sources), whose batches keep their "
+            f"order."
+        )
+    if plan.num_processes:
+        check_in_processes(plan.caller, sources)
+
+
+def _check_resume(plan: Plan) -> None:
+    if plan.resume == "exact" and plan.fingerprint is not None and plan.fingerprint["source"] == DATA_SERVICE:
+        raise ValueError(
+            f"{plan.caller} got resume='exact', the default, with a dataset that reads from "
+            f"{service_of(plan.inputs[0].values)}. The service delivers in a new order each time, so no position in it "
+            f"can be resumed exactly. Use resume='restart' to begin a restored run with a new pass over the data, or "
+            f"resume='ignore' to drop as many batches of the new pass as had been consumed."
+        )
+
+
+def _fit(plan: Plan) -> int:
     """Return the capacity that fits into the memory limit."""
-    limit = options.memory_limit
+    limit = plan.memory_limit
     if limit == 0:
-        return options.capacity
-    sizes = [tower_input.element_bytes for tower_input in inputs if tower_input.element_bytes is not None]
-    if len(sizes) < len(inputs):
+        return plan.capacity
+    with errors_only(plan.caller):
+        sizes = [size for entry in plan.inputs if (size := element_bytes(entry)) is not None]
+    if len(sizes) < len(plan.inputs):
         raise ValueError(
-            f"{what} got memory_limit={limit} bytes, but the size of an element is unknown at build time. Set "
+            f"{plan.caller} got memory_limit={limit} bytes, but the size of an element is unknown at build time. Set "
             f"the shapes (tensor.set_shape), or limit the number of elements with capacity= instead."
         )
     largest = max(sizes)
     if largest >= _TWO_GIB or largest > limit:
         expected = "less than 2 GiB" if largest >= _TWO_GIB else f"at most memory_limit={limit} bytes"
         raise ValueError(
-            f"{what}: an element has {largest} bytes, expected {expected}. Use smaller batches, or no memory_limit."
+            f"{plan.caller}: an element has {largest} bytes, expected {expected}. Use smaller batches, or no "
+            f"memory_limit."
         )
-    return min(options.capacity, limit // largest) if largest else options.capacity
+    return min(plan.capacity, limit // largest) if largest else plan.capacity

@@ -42,7 +42,7 @@ class BatchReader:
     def __init__(self, producer: Producer, reader: Reader | None, start: int) -> None:
         self.producer, self.start = producer, start
         self.on_failed_step: list[Callable[[], None]] = []
-        self.skipped = SkipCounter(producer.name, producer.skip_rule)
+        self.skipped = SkipCounter(producer.name, producer.plan.skip_rule)
         self._reader = reader
         # The name of the event of each batch in TensorFlow's profile.
         self._event = f"feed {producer.name}"
@@ -128,7 +128,7 @@ class SuppliedReader(BatchReader):
 
     def _next(self, state: ThreadState) -> Batch | None:
         state.now(WAITING_FOR_SHARE)
-        source, rule = self.producer.source, self.producer.skip_rule
+        source, rule = self.producer.source, self.producer.plan.skip_rule
         assert isinstance(source, Source)
         # The supply also lets one thread in at a time.
         with self._naming:
@@ -191,14 +191,14 @@ class BatchReaders:
         reader = self._reader(producer, start)
         if reader is None or not producer.in_rotation:
             return reader
-        return RotationReader(reader, self.rotation, producer.tower, start, producer.arrays, producer.skip_rule)
+        return RotationReader(reader, self.rotation, producer.tower, start, producer.arrays, producer.plan.skip_rule)
 
     def _reader(self, producer: Producer, start: int) -> Reader | None:
         if producer.source is None:
             return None
         if isinstance(producer.source, Source):
-            return IndexReader(producer.source, producer.skip_rule, start, producer.limit)
+            return IndexReader(producer.source, producer.plan.skip_rule, start, producer.plan.limit)
         return self._stream(producer, producer.source, self.rotation.first if producer.in_rotation else start)
 
     def _stream(self, producer: Producer, source: StreamSource, start: int) -> StreamReader:
-        return self._streams.setdefault(id(source), StreamReader(source, producer.skip_rule, start))
+        return self._streams.setdefault(id(source), StreamReader(source, producer.plan.skip_rule, start))

@@ -213,7 +213,7 @@ class _Restoration:
         left_out = [variable for variables in lacking.values() for variable in variables]
         restore(saver_without(self._saver, left_out) if left_out else self._saver, session, self.path)
         foreign = self._foreign(pipelines)
-        new = [pipeline for pipeline in foreign if pipeline.resume != "exact"]
+        new = [pipeline for pipeline in foreign if pipeline.plan.resume != "exact"]
         # One that runs keeps its count.
         ops = [
             variable.initializer
@@ -249,9 +249,9 @@ class _Restoration:
         return [pipeline for pipeline, has_value in zip(foreign, have_value, strict=True) if not has_value]
 
     def _begin_anew(self, pipeline: Pipeline, reason: str, cure: str, *, may_raise: bool) -> None:
-        if pipeline.resume != "exact":
+        if pipeline.plan.resume != "exact":
             logging.warning(
-                "'%s' begins with its first batch (resume='%s'): %s.", pipeline.name, pipeline.resume, reason
+                "'%s' begins with its first batch (resume='%s'): %s.", pipeline.name, pipeline.plan.resume, reason
             )
             return
         said = (
@@ -279,7 +279,7 @@ def warn_unsaved(pipelines: Sequence[Pipeline], graph: Any) -> None:
     """Warn of each pipeline whose position no checkpoint will hold: once, before the first batch."""
     warned = state_of(graph).unsaved
     for pipeline in pipelines:
-        if pipeline.resume == "restart" or pipeline in warned or not _is_in_checkpoints(pipeline, graph):
+        if pipeline.plan.resume == "restart" or pipeline in warned or not _is_in_checkpoints(pipeline, graph):
             continue
         if not _is_saved(pipeline, graph):
             warned.add(pipeline)

@@ -1,23 +1,103 @@
-"""`Pipeline`: the record of what one `staged()` or `CustomRunner` built."""
+"""`Plan`, `Producer` and `Pipeline`: what one `staged()` or `CustomRunner` asks for, and what was built from it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from staging_tf1._tf import Dataset
+from staging_tf1.arguments import AUTOTUNE
 from staging_tf1.cluster.cluster import Cluster
-from staging_tf1.feed.source_errors import NONE_SKIPPED, SkipRule
+from staging_tf1.feed.source_errors import SkipRule
 from staging_tf1.feed.supply import Supply
 from staging_tf1.graph.callsite import CallSite
-from staging_tf1.graph.position import Position, labelled
+from staging_tf1.graph.feed_queue import QueueOptions
+from staging_tf1.graph.position import Fingerprint, Position, TowerRange, labelled
 from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.state import state_of
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.spec.conform import Conformer
+
+
+@dataclass(frozen=True)
+class Input:
+    """Where the batches of one tower come from, or those of one of several generators of a `CustomRunner`."""
+
+    # A nest of tf.TypeSpec: what the source or the graph gives.
+    given: Any
+    # The same after `spec=` and `cast=`: what is staged.
+    components: Any
+    # Read by feed threads; None if the graph computes the batches from `values`, a nest of tensors or a dataset.
+    source: Source | StreamSource | None = None
+    # The spec of a batch of the source, a nest of ArraySpec, RaggedSpec and SparseSpec.
+    spec: Any = None
+    values: Any = None
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether ops of the program compute the batches."""
+        return self.source is None and not isinstance(self.values, Dataset)
+
+
+# By identity: the inputs may hold tensors.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Plan:
+    """The arguments of one `staged()` or `CustomRunner`, checked. It is complete before any op is made."""
+
+    # The call, as messages name it.
+    caller: str
+    made_at: CallSite
+    # The cluster whose workers share the input; None if this process reads all of it.
+    cluster: Cluster | None
+    # The towers of this process, and how all towers share the input.
+    towers: TowerRange
+    # The device of each tower's area; None is the device scope of the call.
+    devices: tuple[str | None, ...] = (None,)
+    # What holds the batches: a queue, or areas if None.
+    queue: QueueOptions | None = None
+    # The most elements that the queue or each area holds.
+    capacity: int = 0
+    # The most bytes in an area, and in memory that is shared with worker processes; 0 is no limit.
+    memory_limit: int = 0
+    # For each tower. The number may be AUTOTUNE.
+    num_threads: int
+    # How many processes make the batches of a tower; 0 if the threads do.
+    num_processes: int
+    # By how much the priority of the threads is lowered.
+    nice: int
+    # Whether the steps themselves put, without a feed thread.
+    lockstep: bool = False
+    # Which exceptions of the source are skipped.
+    skip_rule: SkipRule
+    # "exact", "ignore" or "restart": what to do with a checkpoint that was saved with another source.
+    resume: str = "exact"
+    # One for each tower, or for each generator of a `CustomRunner`.
+    inputs: tuple[Input, ...] = ()
+    # That of the input of all towers, for checkpoints; None if the input cannot start at a given batch.
+    fingerprint: Fingerprint | None = None
+    # Whether each batch is fed with the source's state after it.
+    keeps_state: bool = False
+    # How many batches of each source to read; None is all.
+    limit: int | None = None
+
+    @property
+    def in_rotation(self) -> bool:
+        """Whether the towers share one input, which they take from in rotation."""
+        return len(self.devices) > 1 and not isinstance(self.inputs[0].source, Source)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether batches are delivered in the source's order. A shuffle queue does not need it."""
+        return self.queue is None or not self.queue.shuffle
+
+    @property
+    def fast_forwards(self) -> bool:
+        """Whether a restored run computes and drops what earlier runs consumed: of a dataset with bad batches."""
+        return self.fingerprint is not None and self.inputs[0].source is None and bool(self.skip_rule.types)
 
 
 @dataclass(frozen=True)
@@ -26,35 +106,31 @@ class Producer:
 
     # Threads are named after it: "feed:train:0".
     name: str
-    # None if the graph computes the batches.
+    # That of its input at first. A session may read it with the seed of a checkpoint, or in worker processes.
     source: Source | StreamSource | None
-    # The spec of a batch, a nest of ArraySpec, RaggedSpec and SparseSpec; None without a source.
-    spec: Any
+    plan: Plan
     num_threads: int
-    # Whether AUTOTUNE decides how many threads work.
-    autotune: bool = field(default=False, kw_only=True)
-    # By how much the priority of the threads is lowered.
-    nice: int = 0
     # The number of the sink that it fills. Several producers may fill one sink, each with its own generator.
     tower: int = 0
-    # Whether batches are delivered in the source's order. A shuffle queue does not need it.
-    in_order: bool = True
-    # Whether the towers share one input, which they take from in rotation.
-    in_rotation: bool = False
     # Whether the graph computes the batches from another pipeline's queue or area, and so ends with that pipeline.
     chained: bool = False
-    # Which exceptions of the source are skipped.
-    skip_rule: SkipRule = NONE_SKIPPED
-    # Whether each batch is fed with the source's state after it.
-    keeps_state: bool = False
-    # How many batches of the source to read; None is all.
-    limit: int | None = None
-    # How many processes make the batches; 0 if the threads do.
-    num_processes: int = 0
-    # The most bytes of memory that it shares with these processes; 0 is no limit.
-    memory_limit: int = 0
     # Which batches to read, where workers share them dynamically; None for all from the first one on.
     supply: Supply | None = None
+
+    @property
+    def autotune(self) -> bool:
+        """Whether AUTOTUNE decides how many threads work."""
+        return self.plan.num_threads == AUTOTUNE
+
+    @property
+    def num_processes(self) -> int:
+        """How many processes make the batches; 0 if the threads do."""
+        return self.plan.num_processes
+
+    @property
+    def in_rotation(self) -> bool:
+        """Whether the towers share one input, which they take from in rotation."""
+        return self.plan.in_rotation
 
     def arrays(self, number: int, batch: Any) -> list[np.ndarray[Any, Any]]:
         """Return the arrays of the source's batch `number`, in the order of the sink's placeholders.
@@ -63,7 +139,7 @@ class Producer:
           SpecError: the batch does not fit the spec.
         """
         arrays = self._conformer(batch, f"'{self.name}': batch {number}")
-        if not self.keeps_state:
+        if not self.plan.keeps_state:
             return arrays
         assert isinstance(self.source, StreamSource)
         return [*arrays, np.array(labelled(number + 1, self.source.state(number + 1)), object)]
@@ -74,7 +150,7 @@ class Producer:
 
     @cached_property
     def _conformer(self) -> Conformer:
-        return Conformer(self.spec)
+        return Conformer(self.plan.inputs[self.tower].spec)
 
 
 # By identity: two pipelines are never equal.
@@ -82,30 +158,31 @@ class Producer:
 class Pipeline:
     """One stream of batches: the producers that make them, and the sinks that steps take them from."""
 
+    plan: Plan
     # Unique in the graph; messages and threads use it.
     name: str
-    made_at: CallSite
     # One per tower.
     sinks: tuple[Sink, ...]
     producers: tuple[Producer, ...]
-    # Whether the steps themselves put, without a feed thread.
-    lockstep: bool = False
     # An op to run once in every session before the sinks are reset: the initializer of a dataset's iterator.
     init: Any | None = None
-    # "exact", "ignore" or "restart": what to do with a checkpoint that was saved with another source.
-    resume: str = "exact"
     # What checkpoints hold; None if the input cannot start at a given batch.
     position: Position | None = None
-    # The cluster whose workers share its input; None if this process reads all of it.
-    cluster: Cluster | None = None
-    # The tensors of one batch, which a restored run computes and drops for each consumed batch; empty if the input
-    # itself starts after those.
-    fast_forward: tuple[Any, ...] = ()
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """The cluster whose workers share its input; None if this process reads all of it."""
+        return self.plan.cluster
+
+    @property
+    def lockstep(self) -> bool:
+        """Whether the steps themselves put, without a feed thread."""
+        return self.plan.lockstep
 
     @property
     def stages(self) -> bool:
         """Whether its sinks are areas, not queues."""
-        return self.sinks[0].area is not None
+        return self.plan.queue is None
 
     @property
     def outputs(self) -> list[Any]:
@@ -115,12 +192,12 @@ class Pipeline:
     @property
     def is_computed(self) -> bool:
         """Whether ops of the program compute its batches."""
-        return self.init is None and all(producer.source is None for producer in self.producers)
+        return all(entry.is_computed for entry in self.plan.inputs)
 
     @property
     def has_unknown_length(self) -> bool:
         """Whether its length is unknown."""
-        return not all(isinstance(producer.source, Source) for producer in self.producers)
+        return not all(isinstance(entry.source, Source) for entry in self.plan.inputs)
 
     @property
     def position_variables(self) -> list[Any]:
@@ -133,7 +210,7 @@ class Pipeline:
         return "this process" if self.cluster is None else self.cluster.member_task
 
     def __str__(self) -> str:
-        return f"'{self.name}' (made at {self.made_at})"
+        return f"'{self.name}' (made at {self.plan.made_at})"
 
 
 def cluster_of(pipelines: Iterable[Pipeline]) -> Cluster | None:

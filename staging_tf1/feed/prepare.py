@@ -52,7 +52,7 @@ def prepare(pipelines: Sequence[Pipeline], session: Any) -> None:
         warn_unsaved(new, session.graph)
         end_earlier(new, session)
         for pipeline in new:
-            if pipeline.resume != "restart":
+            if pipeline.plan.resume != "restart":
                 say_where_it_begins(pipeline, session)
         starts = _starts(new, session)
         for pipeline, begins in zip(new, starts, strict=True):
@@ -80,7 +80,7 @@ def prepare(pipelines: Sequence[Pipeline], session: Any) -> None:
 def _check_not_at_end(pipeline: Pipeline, starts: Sequence[Start]) -> None:
     """Raise ResumeError if a pipeline starts again in its session, and has no batch left."""
     lengths = [
-        producer.source.num_batches if producer.limit is None else producer.limit
+        producer.source.num_batches if producer.plan.limit is None else producer.plan.limit
         for producer, _ in starts
         if isinstance(producer.source, Source)
     ]

@@ -99,7 +99,7 @@ class ProducerRun:
         self._finishing = threading.Event()
         self._lock = threading.Lock()
         self._sequencer = Sequencer(batches.start)
-        self._keeps_order = producer.in_order and producer.num_threads > 1
+        self._keeps_order = producer.plan.in_order and producer.num_threads > 1
         self._round = batches.start
         self._began = time.perf_counter()
         handshake = self.sink.sink.handshake
@@ -154,7 +154,7 @@ class ProducerRun:
 
     def _feed(self, state: ThreadState) -> None:
         state.now(WAITING_FOR_SOURCE)
-        be_nice(self.producer.nice)
+        be_nice(self.producer.plan.nice)
         try:
             if self._batches.reads:
                 self._feed_from_source(state)

@@ -13,8 +13,6 @@ from staging_tf1.feed.pipeline import Pipeline, add_pipeline, pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun, all_runs, end_stopped, run_in
 from staging_tf1.feed.prepare import Prepared, is_prepared, prepare, take_prepared
 from staging_tf1.fork import refuse_if_forked
-from staging_tf1.graph.dependencies import ancestors
-from staging_tf1.graph.sink import queue_key
 from staging_tf1.graph.state import state_of
 from staging_tf1.graph.uninitialized import uninitialized_names
 
@@ -99,8 +97,8 @@ def register(pipeline: Pipeline) -> None:
 
 def _warn_if_built_before(graph: Any, pipeline: Pipeline) -> None:
     """Warn if the cell of a notebook that builds `pipeline` has built another one in an earlier run."""
-    run = pipeline.made_at.run
-    runs = [(built, built.made_at.run) for built in pipelines_of(graph)]
+    run = pipeline.plan.made_at.run
+    runs = [(built, built.plan.made_at.run) for built in pipelines_of(graph)]
     if run is None or any(earlier == run for _, earlier in runs):  # one warning for each run
         return
     before = [runner for runner, earlier in runs if earlier is not None and earlier.cell == run.cell]
@@ -111,8 +109,8 @@ def _warn_if_built_before(graph: Any, pipeline: Pipeline) -> None:
             "it reads its source, and nothing takes from it. Call tf.reset_default_graph() at the start of the cell, "
             "or build within `with tf.Graph().as_default():`.",
             NotebookWarning,
-            pipeline.made_at.filename,
-            pipeline.made_at.lineno,
+            pipeline.plan.made_at.filename,
+            pipeline.plan.made_at.lineno,
         )
 
 
@@ -120,12 +118,6 @@ def runner_of(graph: Any, pipeline: Pipeline) -> PipelineRunner:
     """Return the runner that starts the threads of a pipeline of `graph`."""
     runner: PipelineRunner = state_of(graph).runners[pipeline]
     return runner
-
-
-def is_chained(put: Any) -> bool:
-    """Whether the values of `put` come from another pipeline of this graph."""
-    queues = {queue_key(sink.queue) for pipeline in pipelines_of(tf.get_default_graph()) for sink in pipeline.sinks}
-    return bool(queues) and any(op.name in queues for op in ancestors([put]))
 
 
 def start_together(graph: Any, together: bool) -> None:

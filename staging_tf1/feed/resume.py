@@ -90,7 +90,7 @@ def _load(pipelines: Sequence[Pipeline], session: Any, new: Sequence[Pipeline]) 
         return []
     positions = [_position(pipeline) for pipeline in pipelines]
     wanted = [position.saved for position in positions]
-    restart = [pipeline for pipeline in pipelines if pipeline.resume == "restart" and pipeline in new]
+    restart = [pipeline for pipeline in pipelines if pipeline.plan.resume == "restart" and pipeline in new]
     # Asked first: TensorFlow prints a line for each read of an uninitialized variable.
     initialized = run_unwrapped(session, [position.has_value for position in positions])
     unset = [
@@ -133,7 +133,7 @@ class _Resumption:
                 position.refuse("fingerprint", saved.fingerprint, "figures from which positions can be computed")
         if (positions, present) != (held.positions, held.fingerprint):
             self.to_store = position.to_store(positions, present)
-        elif any(positions) and pipeline.resume == "exact":
+        elif any(positions) and pipeline.plan.resume == "exact":
             # With its state a stream reads nothing again; otherwise it reads up to its position.
             source, state = producers[0].source, saved.state()
             if state is not None and isinstance(source, StreamSource):
@@ -149,11 +149,13 @@ class _Resumption:
             return saved.positions
         before = _Before(pipeline.name, saved.positions, saved.fingerprint)
         if saved.acked is not None:
-            before = _in_order(before, saved.acked, pipeline.resume, present, position.length)
+            before = _in_order(before, saved.acked, pipeline.plan.resume, present, position.length)
         tower_range = position.tower_range
         if not any(before.positions):
             return position.beginning_at((0,) * tower_range.all_towers)
-        return position.beginning_at(before.resume(producers, without_share(present), pipeline.resume, tower_range))
+        return position.beginning_at(
+            before.resume(producers, without_share(present), pipeline.plan.resume, tower_range)
+        )
 
     def follow(self, values: Sequence[Any]) -> None:
         """Find the starts from what the chief has stored."""
@@ -204,12 +206,12 @@ def fast_forward(pipeline: Pipeline, starts: Sequence[Start], session: Any) -> N
     way to find as many. `Dataset.skip` fails at a bad element, and starts counting again after it. The bad batches in
     between are logged, whatever their number: earlier runs have skipped them, each within its own limit.
     """
-    if not pipeline.fast_forward:
+    if not pipeline.plan.fast_forwards:
         return
     producer = starts[0][0]
     left = min(first * len(starts) + tower for tower, (_, first) in enumerate(starts))
-    compute = fast_callable(session, feeds=(), targets=[tensor.op for tensor in pipeline.fast_forward])
-    skipped = SkipCounter(producer.name, SkipRule(producer.skip_rule.types))
+    compute = fast_callable(session, feeds=(), targets=[tensor.op for tensor in pipeline.sinks[0].values])
+    skipped = SkipCounter(producer.name, SkipRule(producer.plan.skip_rule.types))
     while left:
         try:
             compute()

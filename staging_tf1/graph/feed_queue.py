@@ -38,7 +38,7 @@ class FeedQueue(Sink):
     """
 
     def __init__(self, name: str, components: Sequence[Any], capacity: int, options: QueueOptions) -> None:
-        self.name, self.capacity, self._options = name, capacity, options
+        self.name, self.capacity, self.options = name, capacity, options
         dtypes, self._shapes = [part.dtype for part in components], [tf.TensorShape(part.shape) for part in components]
         self.placeholders = tuple(
             tf.placeholder(dtype, shape, name=f"component_{i}")
@@ -72,7 +72,7 @@ class FeedQueue(Sink):
         """
 
         def take() -> Any:
-            if self._options.whole_batches:
+            if self.options.whole_batches:
                 return self.queue.dequeue()
             if partial:
                 return self.queue.dequeue_up_to(batch_size)
@@ -85,5 +85,5 @@ class FeedQueue(Sink):
         tensors = list(taken) if isinstance(taken, (list, tuple)) else [taken]
         outputs = copies_after([counted], tensors, OUTPUT)
         for output, shape in zip(outputs, self._shapes, strict=True):
-            output.set_shape(shape if self._options.whole_batches else [None if partial else batch_size, *shape[1:]])
+            output.set_shape(shape if self.options.whole_batches else [None if partial else batch_size, *shape[1:]])
         return outputs

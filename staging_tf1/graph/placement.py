@@ -12,11 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import refuse, shown
 from staging_tf1.errors import PlacementWarning
 from staging_tf1.graph.callsite import site_of_op
 
-__all__ = ["absent_devices_named", "check_device", "placement_warning", "resolved_device", "warn_misplaced"]
+__all__ = ["absent_devices_named", "placement_warning", "resolved_device", "warn_misplaced"]
 
 # Ops that only pass a tensor on. The ops that use their output are the consumers.
 _PASSED_THROUGH = frozenset({"EnsureShape", "Identity", "IdentityN", "Snapshot", "StopGradient"})
@@ -61,22 +60,6 @@ def _cure(graph: Any, absent: str) -> str:
     return (
         f"A process has one CPU device unless it asks for more: config=tf.ConfigProto(device_count={{'CPU': {count}}})."
     )
-
-
-def check_device(what: str, device: Any) -> None:
-    """Check a device string, or None.
-
-    Raises:
-      TypeError, ValueError: it is neither.
-    """
-    if device is None:
-        return
-    if not isinstance(device, str):
-        refuse(what, "device", device, "a string such as '/device:GPU:0'")
-    try:
-        tf.DeviceSpec.from_string(device)
-    except ValueError as error:
-        raise ValueError(f"{what} got device={shown(device)}, expected a name such as '/device:GPU:0'.") from error
 
 
 def warn_misplaced(areas: Iterable[Any], session_devices: Sequence[str]) -> None:

@@ -107,7 +107,7 @@ class Observer:
             size = read(session, sink.size)
             views.append(
                 StoreView(
-                    name=f"'{sink.name}' (made at {pipeline.made_at})",
+                    name=f"'{sink.name}' (made at {pipeline.plan.made_at})",
                     kind="staged" if pipeline.stages else "queue",
                     size=None if size is None else int(size),
                     capacity=sink.capacity,

@@ -126,7 +126,7 @@ def offenders(allowed: set[str], finds: dict[str, set[str]]) -> dict[str, set[st
 def test_only_some_rooms_make_ops() -> None:
     finds = {file: uses_of_tf(file) - NO_OPS for file in FILES}
     assert offenders(may("make ops"), finds) == {}
-    assert "placeholder" in finds["define/inputs.py"] and "FIFOQueue" in uses_of_tf("graph/token_area.py")
+    assert "placeholder" in finds["define/build.py"] and "FIFOQueue" in uses_of_tf("graph/token_area.py")
 
 
 def test_only_some_rooms_start_threads() -> None:
