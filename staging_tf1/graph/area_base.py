@@ -1,4 +1,9 @@
-"""`BaseStagingArea`: what both kinds of area share, and which areas a graph has."""
+"""`BaseStagingArea`: what both kinds of area share, and which areas and stores a graph has.
+
+The kernels find a store by device, container and shared name. The first op that runs creates it. If two ops have
+different capacities, they silently share the store of whichever ran first. The same goes for ops imported from a
+MetaGraph.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +14,32 @@ from typing import Any, TypeVar
 
 from staging_tf1._tf import FuncGraph, current_container, has_default_graph, scope_device, tf
 from staging_tf1.arguments import only_known, op_name, shown
-from staging_tf1.errors import BuildError
-from staging_tf1.graph import declared, stores
-from staging_tf1.graph.elements import to_tensors
+from staging_tf1.errors import BuildError, SpecError
+from staging_tf1.graph.elements import declare, to_tensors, types_of
 from staging_tf1.graph.guards import building
-from staging_tf1.graph.state import counted_state_of
+from staging_tf1.graph.state import GraphState, Store, StoreKey, counted_state_of
 
 __all__ = ["BaseStagingArea", "areas_of"]
 
 _Area = TypeVar("_Area", bound="BaseStagingArea")
+
+# Op types by kind. A partial get of a map kind (Unstage, Peek) has only the dtypes of the components that it takes.
+_KINDS = {
+    **dict.fromkeys(("Stage", "Unstage", "StagePeek", "StageSize", "StageClear"), "Stage"),
+    **{
+        prefix + op: f"{prefix}Stage"
+        for prefix in ("Map", "OrderedMap")
+        for op in ("Stage", "Unstage", "UnstageNoKey", "Peek", "Size", "IncompleteSize", "Clear")
+    },
+}
+_PARTIAL = (
+    "MapUnstage",
+    "MapUnstageNoKey",
+    "MapPeek",
+    "OrderedMapUnstage",
+    "OrderedMapUnstageNoKey",
+    "OrderedMapPeek",
+)
 
 
 def areas_of(graph: Any) -> list[BaseStagingArea]:
@@ -52,21 +74,23 @@ class BaseStagingArea:
     ) -> None:
         what = type(self).__name__
         with building(what, warns_of_repeats=self.warns_of_repeats) as site:
-            self._declared = declared.declare(what, dtypes, shapes, names, capacity, memory_limit)
+            self._declared = declare(what, dtypes, shapes, names, capacity, memory_limit)
             self.made_at = site
             self.graph: Any = tf.get_default_graph()
             self._container = current_container(self.graph)
             self.is_shared = shared_name is not None
             self._name = self._unused_name() if shared_name is None else _checked_name(what, shared_name)
             key = self._store_key(self._name)
-            stores.check_same(self.graph, key, self.capacity, self.memory_limit, self.dtypes, str(self))
-            self._root = self._make_root(stores.shared_root(self.graph, key))
+            store = _stores(self.graph).get(key)
+            if store is not None:
+                self._check_same(store)
+            self._root = self._make_root(None if store is None else store.root)
             self.device = str(self._root.device)
             self.outputs: list[Any] = []
             self.placement_warned = False
             self._cached: dict[str, Any] = {}
-            store = stores.Store(self.capacity, self.memory_limit, tuple(self.dtypes), self._root, str(self))
-            stores.claim(self.graph, key, store)
+            own = Store(self.capacity, self.memory_limit, tuple(self.dtypes), self._root, str(self))
+            _stores(self.graph).setdefault(key, own)
             counted_state_of(self.graph).areas.append(self)
 
     @classmethod
@@ -98,7 +122,7 @@ class BaseStagingArea:
         >>> area.names, area.dtypes
         (['image', 'label'], [tf.uint8, tf.int64])
         """
-        dtypes, shapes, names = declared.from_tensors(tensors, names)
+        dtypes, shapes, names = types_of(tensors, names)
         return cls(dtypes, shapes, names, shared_name=shared_name, capacity=capacity, memory_limit=memory_limit)
 
     @property
@@ -231,14 +255,27 @@ class BaseStagingArea:
 
     # ---- construction
 
-    def _store_key(self, name: str) -> stores.StoreKey:
-        return stores.StoreKey(self._kind, self._container, name)
+    def _store_key(self, name: str) -> StoreKey:
+        return StoreKey(self._kind, self._container, name)
+
+    def _check_same(self, store: Store) -> None:
+        """Raise SpecError if the store was declared differently."""
+        for what, here, there in (
+            ("capacity", self.capacity, store.capacity),
+            ("memory_limit", self.memory_limit, store.memory_limit),
+            ("dtypes", tuple(self.dtypes), store.dtypes),
+        ):
+            if there is not None and here != there:
+                raise SpecError(
+                    f"{self} shares its name with {store.owner}, but has {what}={_text(here)}, expected "
+                    f"{what}={_text(there)}. Give both the same {what}, or use a different shared_name."
+                )
 
     def _unused_name(self) -> str:
         while True:
             name = str(self.graph.unique_name(type(self).__name__))
             # The graph does not know the names that shared_name or an import uses.
-            if not stores.is_taken(self.graph, self._store_key(name)):
+            if self._store_key(name) not in _stores(self.graph):
                 return name
 
     def _make_root(self, shared: Any | None) -> Any:
@@ -276,3 +313,30 @@ def _op_name(name: str) -> str:
     """Return `name` as a valid op name: any string may be a shared_name."""
     allowed = re.sub(r"[^A-Za-z0-9_.\\/-]", "_", name)
     return allowed if re.match(r"[A-Za-z0-9.]", allowed) else f"area{allowed}"
+
+
+def _stores(graph: Any) -> dict[StoreKey, Store]:
+    state = counted_state_of(graph)
+    _search_new_ops(graph, state)
+    return state.stores
+
+
+def _search_new_ops(graph: Any, state: GraphState) -> None:
+    ops = graph.get_operations()
+    for op in ops[state.searched_ops :]:
+        kind = _KINDS.get(op.type)
+        if kind is None:
+            continue
+        # Without a shared name, the store has the name of the op.
+        name = op.get_attr("shared_name").decode() or op.name
+        key = StoreKey(kind, op.get_attr("container").decode(), name)
+        dtypes = None if op.type in _PARTIAL else tuple(op.get_attr("dtypes"))
+        store = Store(op.get_attr("capacity"), op.get_attr("memory_limit"), dtypes, op, f"the op {op.name!r}")
+        known = state.stores.setdefault(key, store)
+        if known.dtypes is None:
+            state.stores[key] = store
+    state.searched_ops = len(ops)
+
+
+def _text(value: Any) -> str:
+    return str([dtype.name for dtype in value]) if isinstance(value, tuple) else str(value)

@@ -9,8 +9,7 @@ from staging_tf1._tf import tf
 from staging_tf1.arguments import INT64_MAX, as_int, flag, only_known, shown
 from staging_tf1.errors import SpecError
 from staging_tf1.graph.area_base import BaseStagingArea
-from staging_tf1.graph.declared import shape_text
-from staging_tf1.graph.elements import element_indices, is_variable
+from staging_tf1.graph.elements import element_indices, is_variable, shape_text
 
 __all__ = ["MapStagingArea"]
 
