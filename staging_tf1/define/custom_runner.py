@@ -141,23 +141,9 @@ class CustomRunner:
             seed = _whole(caller, "seed", seed, -INT64_MAX - 1, INT64_MAX)
             with errors_only(caller):
                 plan = _with_sources(plan, source)
-            whole_batches = not shuffle and batch_size is None
-            if not whole_batches:
-                _check_records(plan)
-            seeded = seed is not None or tf.get_default_graph().seed is not None
-            if shuffle:
-                _check_seeded(plan, seeded)
             self._batch_size = batch_size or _source_batch(plan)
-            capacity, least = _sizes(plan, capacity, least, self._batch_size, shuffle, whole_batches)
-            options = QueueOptions(
-                shuffle=shuffle,
-                whole_batches=whole_batches,
-                min_after_dequeue=least,
-                seed=seed,
-                # With several feed threads, their timing would still decide the order.
-                reproducible=shuffle and seeded and len(plan.inputs) == num_feed_threads(plan, 0) == 1,
-            )
-            self._pipeline = build(replace(plan, capacity=capacity, queue=options), name or "custom_runner")
+            plan = _with_queue(plan, shuffle, batch_size, capacity, least, seed)
+            self._pipeline = build(plan, name or "custom_runner")
         self.name = self._pipeline.name
         (sink,) = self._pipeline.sinks
         assert isinstance(sink, FeedQueue)
@@ -339,18 +325,30 @@ def _check_seeded(plan: Plan, seeded: bool) -> None:
         )
 
 
-def _sizes(
-    plan: Plan, capacity: int | None, floor: int | None, batch_size: int | None, shuffle: bool, whole_batches: bool
-) -> tuple[int, int]:
-    """Return the capacity of the queue, and how many records stay in it."""
-    if floor is not None and not shuffle:
-        raise ValueError(f"{plan.caller} got min_after_dequeue={floor} with queue='fifo', which does not shuffle.")
+def _with_queue(
+    plan: Plan, shuffle: bool, batch_size: int | None, capacity: int | None, least: int | None, seed: int | None
+) -> Plan:
+    """Return the plan with its queue. The arguments are those of `CustomRunner`; `least` is its min_after_dequeue."""
+    whole_batches = not shuffle and batch_size is None
+    if not whole_batches:
+        _check_records(plan)
+    seeded = seed is not None or tf.get_default_graph().seed is not None
+    if shuffle:
+        _check_seeded(plan, seeded)
+    elif least is not None:
+        raise ValueError(f"{plan.caller} got min_after_dequeue={least} with queue='fifo', which does not shuffle.")
     records = max(batch_size or 0, _source_batch(plan) or 0) or 128
-    if floor is None:
+    if least is None:
         # Ten batches, as TensorFlow's guide to reading data advised.
-        floor = 0
-        if shuffle:
-            floor = max(0, min(10 * records, (capacity or MOST_QUEUED) - 3 * records))
+        least = max(0, min(10 * records, (capacity or MOST_QUEUED) - 3 * records)) if shuffle else 0
     if capacity is None:
-        capacity = _BATCHES_AHEAD if whole_batches else min(floor + 3 * records, MOST_QUEUED)
-    return capacity, floor
+        capacity = _BATCHES_AHEAD if whole_batches else min(least + 3 * records, MOST_QUEUED)
+    options = QueueOptions(
+        shuffle=shuffle,
+        whole_batches=whole_batches,
+        min_after_dequeue=least,
+        seed=seed,
+        # With several feed threads, their timing would still decide the order.
+        reproducible=shuffle and seeded and len(plan.inputs) == num_feed_threads(plan, 0) == 1,
+    )
+    return replace(plan, capacity=capacity, queue=options)

@@ -59,7 +59,7 @@ class Plan:
     devices: tuple[str | None, ...] = (None,)
     # What holds the batches: a queue, or areas if None.
     queue: QueueOptions | None = None
-    # The most elements that the queue or each area holds.
+    # The most elements that the queue or each area holds. It may follow from the inputs, and is then set last.
     capacity: int = 0
     # The most bytes in an area, and in memory that is shared with worker processes; 0 is no limit.
     memory_limit: int = 0
