@@ -13,6 +13,7 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # for scalars.py, which imports TensorFlow
 
+import chain
 import pipeline
 import protocol
 import rooms
@@ -26,6 +27,7 @@ DRAWN: dict[str, Callable[[], str]] = {
     "tokens": protocol.draw_tokens,
     "cluster-run": protocol.draw_cluster_run,
     "rooms": rooms.draw,
+    "chain": chain.draw,
 }
 RUNS: dict[str, Callable[[], str]] = {"stall": stall.draw, "scalars": scalars.draw}
 
