@@ -30,6 +30,8 @@ from staging_tf1.legacy.lint.rule import Finding
 
 HERE = Path(__file__).parent
 LEAST_RIGHT = 0.95
+# Its findings follow from a table of names, which test_legacy_promises.py tests.
+NOT_JUDGED = {"STG117"}
 
 
 class Source(NamedTuple):
@@ -116,7 +118,8 @@ def findings(folder: Path) -> tuple[list[tuple[Key, Finding]], list[str]]:
         if isinstance(result, str):
             unreadable.append(result)
         else:
-            found.extend((Key(source.project, source.path, one.line, one.code), one) for one in result)
+            judged = [one for one in result if one.code not in NOT_JUDGED]
+            found.extend((Key(source.project, source.path, one.line, one.code), one) for one in judged)
     return found, unreadable
 
 
