@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from processes import RunPython
-from served import LOADER
+from served import Loader
 
 import staging_tf1 as staging
 from staging_tf1.cli.export import parser
@@ -23,6 +21,12 @@ from staging_tf1.errors import BuildError, CheckpointError
 from staging_tf1.sources import ArraySource
 
 X = np.linspace(-1, 1, 24, dtype=np.float32).reshape(8, 3)
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Loader]:
+    with Loader() as loader:
+        yield loader
 
 
 @pytest.fixture(autouse=True)
@@ -81,25 +85,20 @@ def train(model: Callable[[Any], Any], batch: Any, folder: Path) -> tuple[Any, A
         return out, np.concatenate([sess.run(out, {batch["x"]: part}) for part in (X[:4], X[4:])])
 
 
-def served(run_python: RunPython, folder: str, **given: Any) -> Any:
-    values = {name: np.asarray(value).tolist() for name, value in given.items()}
-    return json.loads(run_python("-c", LOADER, folder, json.dumps(values)).stdout.splitlines()[-1])
-
-
 @pytest.mark.parametrize(
     ("batch", "model"),
     [
         (staged, dense),
         (dequeued, normalized),
-        pytest.param(two_areas, dense, marks=pytest.mark.slow),
+        (two_areas, dense),
         (staged, of_ref_variables),
-        pytest.param(staged, partitioned, marks=pytest.mark.slow),
+        (staged, partitioned),
         (staged, in_a_loop),
     ],
     ids=lambda each: each.__name__,
 )
 def test_a_served_model_computes_what_the_trained_one_does(
-    batch: Any, model: Any, tmp_path: Path, run_python: RunPython
+    batch: Any, model: Any, tmp_path: Path, served: Loader
 ) -> None:
     tensors = batch()
     out, expected = train(model, tensors, tmp_path / "training")
@@ -110,11 +109,11 @@ def test_a_served_model_computes_what_the_trained_one_does(
         checkpoint=str(tmp_path / "training"),
         batch_size="any",
     )
-    got = served(run_python, folder, x=X)
+    got = served(folder, x=X)
     np.testing.assert_allclose(got["out"], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_tables_bring_their_files(tmp_path: Path, run_python: RunPython) -> None:
+def test_tables_bring_their_files(tmp_path: Path, served: Loader) -> None:
     words = tmp_path / "words.txt"
     words.write_text("red\ngreen\nblue\n")
     batch = staging.staged(ArraySource({"word": np.array([b"red", b"blue"] * 4)}, batch_size=4))
@@ -135,7 +134,7 @@ def test_tables_bring_their_files(tmp_path: Path, run_python: RunPython) -> None
     )
     words.unlink()
     shutil.move(tmp_path / "model", tmp_path / "moved")
-    got = served(run_python, str(tmp_path / "moved"), word=["blue", "green", "grey"])
+    got = served(str(tmp_path / "moved"), word=["blue", "green", "grey"])
     assert got == {"number": [20, 10, -10]}
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from processes import RunPython
-from served import LOADER
+from served import Loader
 
 import staging_tf1 as staging
 from staging_tf1.errors import BuildError, StagingWarning
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Loader]:
+    with Loader() as loader:
+        yield loader
 
 
 @pytest.fixture(autouse=True)
@@ -99,10 +103,9 @@ def test_variables_may_start_from_anything(start: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow  # the test above loads the same models in this process
 @pytest.mark.parametrize("start", STARTS)
-def test_tensorflow_2_loads_them(start: Any, tmp_path: Path, run_python: RunPython) -> None:
+def test_tensorflow_2_loads_them(start: Any, tmp_path: Path, served: Loader) -> None:
     folder, expected = exported(start, tmp_path)
-    got = run_python("-c", LOADER, folder, json.dumps({"x": [2.0]})).stdout.splitlines()[-1]
-    assert json.loads(got) == {"y": expected}
+    assert served(folder, x=[2.0]) == {"y": expected}
 
 
 def saved_w(folder: Path) -> tuple[Any, str]:
