@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from absl import logging
 
 from staging_tf1._tf import tf
+from staging_tf1.background import Background
 from staging_tf1.cluster.connection import Connection
 from staging_tf1.cluster.dealing import Dealing, Names
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.cluster.member import Member
-from staging_tf1.garbage import join_thread
 from staging_tf1.graph.acked import Acked
 
 # A worker asks for about a second of work ahead, so it does not wait for a round.
@@ -39,8 +38,7 @@ class Dealer:
         self._num_batches = num_batches
         # None before the first round, and after an error: what is written is then uncertain, and is read again.
         self._dealing: Dealing | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._deal, name=f"cluster:deal:{pipeline}", daemon=True)
+        self._thread = Background(f"cluster:deal:{pipeline}", self._deal)
 
     def start(self) -> None:
         """Start the thread."""
@@ -48,13 +46,13 @@ class Dealer:
 
     def stop(self) -> None:
         """End and join the thread. May be called again."""
-        self._stop.set()
-        join_thread(self._thread)
+        self._thread.stop()
         self._variable.close()
 
-    def _deal(self) -> None:
+    def _deal(self) -> Iterator[float]:
         failure = ""
-        while not self._stop.wait(_ROUND_SECS):
+        while True:
+            yield _ROUND_SECS
             try:
                 if failure:
                     self._write_state("failed", failure)
@@ -64,7 +62,7 @@ class Dealer:
                 logging.vlog(1, "%s: the parameter server does not answer: %s", self._thread.name, error)
                 self._dealing = None
             except Exception as error:
-                if self._stop.is_set():
+                if self._thread.stopping.is_set:
                     return
                 logging.exception("%s failed", self._thread.name)
                 failure = f"{type(error).__name__}: {error}"

@@ -8,18 +8,19 @@ answer loses its fence.
 
 from __future__ import annotations
 
+import functools
 import json
 import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from typing import Any
 
 from absl import logging
 
 from staging_tf1._tf import tf
+from staging_tf1.background import Background, Stop
 from staging_tf1.cluster.clock import Clock
 from staging_tf1.cluster.connection import Connection
 from staging_tf1.cluster.gate import Gate
@@ -27,7 +28,6 @@ from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.ledger import Ledger, find_op, text_of
 from staging_tf1.cluster.reach import Probe, is_listening
 from staging_tf1.cluster.signs import Signs, beat_secs
-from staging_tf1.garbage import join_thread
 
 # The entry of the ledger.
 PAUSE = "pause"
@@ -138,8 +138,7 @@ class Pauses:
         self._layout, self._ledger, self._signs, self._clock = layout, ledger, signs, clock
         self._silence_secs = silence_secs
         self.gate = Gate(clock)
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread: Background | None = None
         # Workers whose step did not end in the last pause.
         self._stuck: set[Task] = set()
         # One for each worker that has begun.
@@ -147,7 +146,7 @@ class Pauses:
         # One pause at a time.
         self._lock = threading.RLock()
 
-    @cached_property
+    @functools.cached_property
     def bells(self) -> Bells:
         """What wakes workers for a pause, and at its end."""
         return Bells(self._layout)
@@ -161,39 +160,39 @@ class Pauses:
 
     def start(self) -> None:
         """Start the thread that answers when the chief asks for a pause."""
-        self._stop = threading.Event()
-        self._thread = threading.Thread(
-            target=self._watch, args=(self._stop, self.bells), name=f"cluster:pause:{self._layout.task}", daemon=True
-        )
+        stopping = Stop()
+        work = functools.partial(self._watch, stopping, self.bells)
+        self._thread = Background(f"cluster:pause:{self._layout.task}", work, stopping)
         self._thread.start()
 
     def stop(self) -> None:
         """End the thread and open the gate. May be called again."""
-        self._stop.set()
         thread, self._thread = self._thread, None
         if thread is None:
             return
+        thread.stopping.set()
         assert self._layout.task is not None
         with suppress(tf.errors.OpError):
             self.bells.ask([self._layout.task])
             if self.gate.is_closed:
                 self.bells.resume()
-        join_thread(thread)
+        thread.stop()
         self.bells.close()
 
-    def _watch(self, stop: threading.Event, bells: Bells) -> None:
+    def _watch(self, stopping: Stop, bells: Bells) -> Iterator[float]:
         # Only in case a bell was not heard.
         secs = 2 * beat_secs(self._layout.num_workers)
-        while not stop.is_set():
+        while True:
             try:
                 text = bells.await_pause(secs)
-                if text and not stop.is_set():
-                    self._stand_still(text, stop, bells)
+                if text and not stopping.is_set:
+                    self._stand_still(text, stopping, bells)
+                yield 0.0
             except (tf.errors.OpError, RuntimeError) as error:
                 logging.vlog(1, "%s: no news of a pause: %s", self._layout.task, error)
-                stop.wait(_AGAIN_SECS)
+                yield _AGAIN_SECS
 
-    def _stand_still(self, text: bytes, stop: threading.Event, bells: Bells) -> None:
+    def _stand_still(self, text: bytes, stopping: Stop, bells: Bells) -> None:
         pause, gate, still = json.loads(text)[1], self.gate, _still(self._layout.task)
         secs = max(_LOOK_SECS, _LOOK_SECS_EACH * self._layout.num_workers)
         if pause["by"] == str(self._layout.task):
@@ -203,7 +202,7 @@ class Pauses:
         try:
             at_rest = gate.is_at_rest()
             self._ledger.write({still: [pause["id"], at_rest]})
-            while not stop.is_set():
+            while not stopping.is_set:
                 if not at_rest and gate.await_rest(_LOOK_SECS):
                     at_rest = True
                     self._ledger.write({still: [pause["id"], True]})

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from staging_tf1.background import Background
 from staging_tf1.cluster.clock import Clock
 from staging_tf1.cluster.layout import Layout, Task
-from staging_tf1.garbage import join_thread
 
 _BEAT_SECS, _SYNC_BEAT_SECS = 2.0, 0.5
 # How much of the silence that is allowed counts between two answers of the ledger.
@@ -34,8 +35,7 @@ class Pulse:
 
     def __init__(self, name: str, secs: float, beat: Callable[[int], object]) -> None:
         self._name, self._secs, self._beat = name, secs, beat
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread: Background | None = None
 
     @property
     def is_beating(self) -> bool:
@@ -44,22 +44,18 @@ class Pulse:
 
     def start(self) -> None:
         """Start the thread."""
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(self._stop,), name=self._name, daemon=True)
+        self._thread = Background(self._name, self._beats)
         self._thread.start()
 
     def stop(self) -> None:
         """End the thread and wait for it. May be called again."""
-        self._stop.set()
-        join_thread(self._thread)
+        if self._thread is not None:
+            self._thread.stop()
 
-    def _run(self, stop: threading.Event) -> None:
-        number = 0
-        while True:
+    def _beats(self) -> Iterator[float]:
+        for number in itertools.count():
             self._beat(number)
-            if stop.wait(self._secs):
-                return
-            number += 1
+            yield self._secs
 
 
 class Signs:

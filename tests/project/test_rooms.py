@@ -17,7 +17,8 @@ _ROW = re.compile(r"^ +(\d|side) +(\S+) +(\S.*?)(?: {2,}(\S.*))?$", re.MULTILINE
 ROWS = {room.rstrip("/"): (floor, allowed or "") for floor, room, _, allowed in _ROW.findall(DESIGN)}
 ZERO = {
     f"{name}.py"
-    for name in "_tf arguments cores display errors fork garbage progress replacing sigterm user_module".split()
+    for name in """_tf arguments background cores display errors fork garbage progress replacing sigterm
+    user_module""".split()
 } | {"spec"}
 
 
@@ -85,7 +86,7 @@ def test_imports_go_down_only() -> None:
 # The table of what a room may do: who may, and which calls that is. Rooms that do what users do are left out.
 
 USERS = {"legacy", "testing", "cli"}
-THREADS = {"threading.Thread", "Thread", "concurrent.futures.ThreadPoolExecutor", "ThreadPoolExecutor"}
+THREADS = {"threading.Thread", "Thread", "Background", "concurrent.futures.ThreadPoolExecutor", "ThreadPoolExecutor"}
 RUNS = {"session.run", "sess.run", "run_unwrapped", "fast_callable", "session.make_callable", "sess.make_callable"}
 FILES_CALLS = {"open", "os.open", "os.scandir", "glob.glob", "tf.io.gfile.exists", "np.load", "np.memmap", "os.stat"}
 RANDOM = {"np.random", "random"}

@@ -1,0 +1,96 @@
+"""`Background`: a thread that ends with its session; and `Stop`, which tells it to end and wakes it where it waits."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Iterable
+
+from staging_tf1.garbage import join_thread
+
+
+class Stop:
+    """Tells threads to end, and wakes those that wait for it.
+
+    Any thread may set it at any moment, also the one that waits: the garbage collector closes sessions in any thread. A
+    `threading.Event` would wait there for its own lock, and so would one that a Ctrl-C in its `wait`, or a fork, has
+    left locked.
+    """
+
+    def __init__(self) -> None:
+        self._wake_ups: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.is_set = False
+
+    def set(self) -> None:
+        """Tell them to end. May be called again."""
+        self.is_set = True
+        self.wake()
+
+    def wake(self) -> None:
+        """End one wait, which then returns False."""
+        self._wake_ups.put(None)
+
+    def wait(self, secs: float | None = None) -> bool:
+        """Wait until it is set, or for `secs` seconds, in one sleep. Return whether it is set."""
+        with contextlib.suppress(queue.Empty):
+            self._wake_ups.get(timeout=secs)
+            if self.is_set:
+                # For the others that wait.
+                self.wake()
+        return self.is_set
+
+
+class Background(threading.Thread):
+    """A daemon thread that works until its work is done, or until it is stopped.
+
+    Args:
+      name: its name.
+      work: called in the thread. What it yields are seconds to wait before it continues, unless it is told to end.
+      stopping: tells it to end; several threads may have the same one.
+      failed: called in the thread with what `work` raises. Without it, Python prints that.
+
+    >>> beats = []
+    >>> def beat():
+    ...     for number in range(3):
+    ...         beats.append(number)
+    ...         yield 0.01
+    >>> thread = Background("beats", beat)
+    >>> thread.start()
+    >>> thread.join()
+    >>> thread.stop(), beats
+    (None, [0, 1, 2])
+    """
+
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[], Iterable[float | None] | None],
+        stopping: Stop | None = None,
+        failed: Callable[[BaseException], object] | None = None,
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self._work, self._failed = work, failed
+        self.stopping = stopping or Stop()
+
+    def run(self) -> None:
+        """Work. Called by the thread itself."""
+        try:
+            for secs in (not self.stopping.is_set and self._work()) or ():
+                if self.stopping.wait(secs):
+                    return
+        except BaseException as error:
+            if self._failed is None:
+                raise
+            self._failed(error)
+        finally:
+            # As `threading.Thread` does: they may refer to this thread.
+            del self._work, self._failed
+
+    def stop(self, secs: float | None = None) -> None:
+        """Tell it to end, and wait until it has, for at most `secs` seconds. May be called again, and before `start`.
+
+        Does not wait in the thread itself, where the garbage collector may close its session: it ends afterwards.
+        """
+        self.stopping.set()
+        join_thread(self, secs)
