@@ -10,10 +10,11 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from staging_tf1._tf import is_closed, wrap_runs
+from staging_tf1.background import Background
 from staging_tf1.watch.views import Failure, Pending
 
 _RUNS = "_staging_tf1_program_runs"
@@ -67,13 +68,13 @@ class _Program:
         self._sessions[key] = weakref.ref(session, lambda _: self._sessions.pop(key, None))
         if self._watching_in != os.getpid():
             self._watching_in = os.getpid()
-            threading.Thread(target=self._watch, name="staging:program", daemon=True).start()
+            Background("staging:program", self._watch).start()
         return runs
 
-    def _watch(self) -> None:
+    def _watch(self) -> Iterator[float]:
         while True:
             # One bytecode copies it, because other threads write to it.
-            time.sleep(min([self._secs, *map(self._safe_look, list(self._sessions.values()))]))
+            yield min([self._secs, *map(self._safe_look, list(self._sessions.values()))])
 
     def _safe_look(self, ref: weakref.ref[Any]) -> float:
         try:

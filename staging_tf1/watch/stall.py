@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import queue
-import threading
+import functools
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,9 +11,9 @@ from typing import Any
 
 from absl import logging
 
+from staging_tf1.background import Background, Stop
 from staging_tf1.errors import StallError
 from staging_tf1.feed.threads import WAITING_FOR_SOURCE, ThreadState
-from staging_tf1.garbage import join_thread
 from staging_tf1.watch.diagnosis import Diagnosis, diagnose
 from staging_tf1.watch.snapshot import Observer, first_line_of, read
 from staging_tf1.watch.views import FeederView, Pending, Snapshot, StoreView, TaskView
@@ -57,13 +55,11 @@ class Watchdog:
         self._session, self._observer, self._runs = session, observer, pending
         self._readers = {state.name: state for state in readers}
         self._rule, self._on_end, self._say = rule, end_the_wait, say
-        # Gets an entry at the end. An Event cannot be set while garbage is collected: its lock may be held.
-        ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+        stopping = Stop()
         self._reported: set[tuple[int, float]] = set()
         # Weak, because a plain session that nobody closes is freed when the last reference to it is gone.
-        itself = weakref.ref(self, lambda _: ended.put(None))
-        self._thread = threading.Thread(target=_watch, args=(itself, ended), name="staging:stall", daemon=True)
-        self._ended = ended
+        itself = weakref.ref(self, lambda _: stopping.set())
+        self._thread = Background("staging:stall", functools.partial(_watch, itself), stopping)
 
     def start(self) -> None:
         """Start watching. Not in the constructor, because after a Ctrl-C here there must be a watchdog to stop."""
@@ -72,8 +68,7 @@ class Watchdog:
 
     def stop(self) -> None:
         """Stop watching and join the thread. May be called twice."""
-        self._ended.put(None)
-        join_thread(self._thread)
+        self._thread.stop()
 
     def look(self) -> float:
         """Report the runs that have taken too long. Return the seconds until the next look."""
@@ -129,7 +124,7 @@ class Watchdog:
         diagnosis = diagnose(snapshot)
         if not self._is_worth_telling(step, snapshot, diagnosis):
             return
-        if not self._ended.empty() or step not in self._pending():
+        if self._thread.stopping.is_set or step not in self._pending():
             # It has returned in the meantime.
             return
         text = report_text(snapshot, diagnosis)
@@ -164,14 +159,13 @@ class Watchdog:
             read(self._session, op)
 
 
-def _watch(watchdog: weakref.ref[Watchdog], ended: queue.SimpleQueue[None]) -> None:
-    """The watchdog's thread, until the watchdog is stopped or freed."""
+def _watch(watchdog: weakref.ref[Watchdog]) -> Iterator[float]:
+    """The work of the watchdog's thread, until the watchdog is stopped or freed."""
     while (alive := watchdog()) is not None:
         until_next = alive.look()
         # Not held while the thread sleeps.
         del alive
-        with contextlib.suppress(queue.Empty):
-            return ended.get(timeout=until_next)
+        yield until_next
 
 
 def report_text(snapshot: Snapshot, diagnosis: Diagnosis) -> str:
