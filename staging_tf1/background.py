@@ -46,7 +46,7 @@ class Background(threading.Thread):
 
     Args:
       name: its name.
-      work: called in the thread. What it yields are seconds to wait before it continues, unless it is told to end.
+      work: called in the thread. A generator yields the seconds to wait before it continues, unless it is told to end.
       stopping: tells it to end; several threads may have the same one.
       failed: called in the thread with what `work` raises. Without it, Python prints that.
 
@@ -76,9 +76,12 @@ class Background(threading.Thread):
     def run(self) -> None:
         """Work. Called by the thread itself."""
         try:
-            for secs in (not self.stopping.is_set and self._work()) or ():
-                if self.stopping.wait(secs):
-                    return
+            waits = self._work()
+            # A generator has not begun yet.
+            if waits is not None and not self.stopping.is_set:
+                for secs in waits:
+                    if self.stopping.wait(secs):
+                        return
         except BaseException as error:
             if self._failed is None:
                 raise

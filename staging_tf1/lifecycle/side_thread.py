@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 
+from staging_tf1.background import Background, Stop
 from staging_tf1.fork import refuse_if_forked
 
 
@@ -48,14 +49,12 @@ class SideThread:
         # The call whose outcome the caller has not got yet.
         self._open: _Call | None = None
         self._gave_up: BaseException | None = None
-        # A stop was asked for; the thread looks at no further call.
-        self._stopped = self._ended = False
-        self._started = False
+        self._stopping = Stop()
+        self._started = self._ended = False
         self._renew()
 
     def _renew(self) -> None:
-        self._wake_ups: SimpleQueue[None] = SimpleQueue()
-        self.thread = threading.Thread(target=self._serve, args=(self._wake_ups,), name=self._name, daemon=True)
+        self.thread = Background(self._name, self._serve, self._stopping)
 
     def call(self, function: Callable[[], None]) -> None:
         """Run `function` in the thread and wait for it; raise what it raises, or what `give_up` was given.
@@ -64,7 +63,7 @@ class SideThread:
           RuntimeError: `stop` has been called.
         """
         self._collect()
-        if self._stopped:
+        if self._stopping.is_set:
             raise self._refusal()
         if not self._started:
             self._start()
@@ -72,10 +71,8 @@ class SideThread:
         self._collect()
 
     def _start(self) -> None:
-        # After a Ctrl-C in `Thread.start` nobody knows whether the thread runs. It is told to end, and replaced.
-        before = self._wake_ups
+        # After a Ctrl-C in `Thread.start` nobody knows whether the thread runs. It is replaced, and ends when it wakes.
         self._renew()
-        before.put(None)
         self.thread.start()
         self._started = True
 
@@ -83,7 +80,7 @@ class SideThread:
         """Wait for the open call, if there is one, and raise what it raised."""
         call = self._open
         if call is not None:
-            self._wake_ups.put(None)
+            self._stopping.wake()
             while not (call.done or self._ended) and self._gave_up is None:
                 call.wake_ups.get()
         if self._gave_up is not None:
@@ -112,25 +109,27 @@ class SideThread:
 
     def stop(self) -> None:
         """Let the thread end after the call under way. Does not join it."""
-        self._stopped = True
-        self._wake_ups.put(None)
+        self._stopping.set()
 
     def _wake_caller(self) -> None:
         call = self._open
         if call is not None:
             call.wake_ups.put(None)
 
-    def _serve(self, wake_ups: SimpleQueue[None]) -> None:
+    def _serve(self) -> None:
+        thread = threading.current_thread()
         while True:
-            wake_ups.get()
-            if self._wake_ups is not wake_ups:
+            self._stopping.wait()
+            if self.thread is not thread:
+                # The wake-up was for the thread that has replaced it.
+                self._stopping.wake()
                 return
             call = self._open
             if call is not None and not call.done and self._gave_up is None:
                 call.make()
                 # The call may have forked, and in the child nobody waits for the outcome.
                 refuse_if_forked("A feed thread")
-            if self._stopped:
+            if self._stopping.is_set:
                 break
         # The caller sets `_open` and then looks at `_ended`, so that one of the two sees the other.
         self._ended = True

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from staging_tf1.background import Background, Stop
 from staging_tf1.lifecycle.side_thread import SideThread
 
 LIMIT_SECS = 200.0
@@ -231,7 +232,10 @@ def test_a_stop_beside_a_call_lets_it_be_made_or_refuses_it() -> None:
 class Interrupts:
     """A trace function that raises KeyboardInterrupt once, before the `which`-th line of the calling code."""
 
-    functions = (SideThread.call, SideThread._collect, SideThread._start, SideThread._renew, threading.Thread.start)
+    functions: tuple[Any, ...] = (
+        *(SideThread.call, SideThread._collect, SideThread._start, SideThread._renew),
+        *(Background.__init__, Stop.wake, threading.Thread.start),
+    )
 
     def __init__(self, which: int) -> None:
         self.left = which
