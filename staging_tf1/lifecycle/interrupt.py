@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import os
+import queue
 import re
 import signal
 import sys
@@ -18,6 +20,7 @@ from collections.abc import Callable, Iterator
 
 from absl import logging
 
+from staging_tf1.background import Background
 from staging_tf1.fork import disown_in_child
 from staging_tf1.sigterm import catch_sigterm, exit_once, in_main_thread, release_sigterm
 
@@ -157,9 +160,9 @@ class _Signals:
         self._is_set = False
         # The descriptor that was set before. It gets each byte, too, because an asyncio loop waits for it.
         self._before = _Descriptor(_NOBODY)
-        self._thread: threading.Thread | None = None
-        self._told_to_end = False
-        self._flushed = threading.Event()
+        self._thread: Background | None = None
+        # One for each flush. No Event: the garbage collector may close another session where a flush waits for it.
+        self._flushes: collections.deque[queue.SimpleQueue[None]] = collections.deque()
         # To be removed. Our own thread, in which the garbage collector may close a session, must not wait for the lock:
         # its holder may wait for the start or the end of the thread.
         self._left: collections.deque[InterruptWatcher] = collections.deque()
@@ -168,7 +171,7 @@ class _Signals:
     def add(self, watcher: InterruptWatcher) -> None:
         """Tell `watcher` about each signal from now on. Only for the main thread."""
         with self._lock:
-            if self._told_to_end:
+            if self._thread is not None and self._thread.stopping.is_set:
                 # A Ctrl-C interrupted the join of the thread.
                 self._end_thread()
             if self._pipe is None:
@@ -180,9 +183,7 @@ class _Signals:
             self._watchers = (*self._watchers, watcher)
             self._set(self._pipe[1])
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._watch, args=(self._pipe[0],), name="staging:interrupt", daemon=True
-                )
+                self._thread = Background("staging:interrupt", functools.partial(self._watch, self._pipe[0]))
                 self._thread.start()
 
     def remove(self, watcher: InterruptWatcher) -> None:
@@ -213,10 +214,11 @@ class _Signals:
         """Wait until the watchers know of each signal that has arrived. Its exception may have been quicker."""
         if self._thread is None or self._pipe is None or not self._watchers or self._in_own_thread():
             return
-        self._flushed.clear()
-        with contextlib.suppress(BlockingIOError):
+        flushed: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._flushes.append(flushed)
+        with contextlib.suppress(BlockingIOError, queue.Empty):
             os.write(self._pipe[1], _FLUSH)
-            self._flushed.wait(_FLUSH_SECS)
+            flushed.get(timeout=_FLUSH_SECS)
 
     def disown(self) -> None:
         """In a child process: keeps the child's signals out of the pipe that it shares with the parent."""
@@ -247,19 +249,17 @@ class _Signals:
     def _end_thread(self) -> None:
         if self._thread is None or self._pipe is None:
             return
-        if not self._told_to_end:
-            self._told_to_end = True
+        if not self._thread.stopping.is_set:
+            self._thread.stopping.set()
             os.write(self._pipe[1], _END)
         self._thread.join()
-        self._thread, self._told_to_end = None, False
+        self._thread = None
 
     def _watch(self, pipe: int) -> None:
-        while True:
-            byte = os.read(pipe, 1)
-            if byte == _END:
-                return
+        while (byte := os.read(pipe, 1)) != _END:
             if byte == _FLUSH:
-                self._flushed.set()
+                while self._flushes:
+                    self._flushes.popleft().put(None)
                 continue
             self._before.write(byte)
             if byte[0] in _ENDING:

@@ -229,7 +229,7 @@ begun, joining, other = threading.Event(), threading.Event(), InterruptWatcher(l
 
 def close_other_while_joined():
     begun.set()
-    while not _signals._told_to_end:
+    while not _signals._thread.stopping.is_set:
         pass
     other.stop()
     joining.set()
