@@ -8,17 +8,18 @@ its model. Its users see more threads than their CPU budget, and cannot see the 
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from absl import logging
 
 from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1.background import Background, Stop
 from staging_tf1.cores import usable_cores
-from staging_tf1.feed.lock_probe import LockProbe
+from staging_tf1.feed.lock_probe import lock_probe_of
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.producer_run import ProducerRun
 from staging_tf1.graph.get_stats import GetFigures
@@ -175,24 +176,22 @@ class Autotuner:
       pipeline: the pipeline.
       session: the session that it runs in.
       producers: its producers, all with AUTOTUNE.
+      stopping: ends it with them.
     """
 
-    def __init__(self, pipeline: Pipeline, session: Any, producers: list[ProducerRun]) -> None:
-        self._pipeline, self._session = pipeline, session
+    def __init__(self, pipeline: Pipeline, session: Any, producers: list[ProducerRun], stopping: Stop) -> None:
+        self._pipeline, self._session, self._lock_probe = pipeline, session, lock_probe_of(session)
         self._tuned = [_Tuned(producer, max(1, usable_cores() // len(producers))) for producer in producers]
-        self.thread = threading.Thread(target=self._watch, name=f"feed:{pipeline.name}:autotune", daemon=True)
+        self.thread = Background(f"feed:{pipeline.name}:autotune", self._watch, stopping)
 
-    def _watch(self) -> None:
-        probe = LockProbe()
-        probe.start([(self._pipeline, [state for tuned in self._tuned for state in tuned.producer.states])])
-        try:
-            while feeding := [tuned for tuned in self._tuned if not tuned.producer.crew.ended]:
-                if not feeding[0].producer.crew.wait_for_end(EVERY_SECS):
-                    self._decide(probe)
-        finally:
-            probe.stop()
+    def _watch(self) -> Iterator[float]:
+        self._lock_probe.start()
+        yield EVERY_SECS
+        while not all(tuned.producer.crew.ended for tuned in self._tuned):
+            self._decide()
+            yield EVERY_SECS
 
-    def _decide(self, probe: LockProbe) -> None:
+    def _decide(self) -> None:
         sinks = [tuned.producer.sink.sink for tuned in self._tuned]
         try:
             sums = run_unwrapped(self._session, [sink.stats.value for sink in sinks])
@@ -200,7 +199,7 @@ class Autotuner:
             # The session is gone, or its server is. The feed threads find out, and end or wait.
             logging.vlog(1, "'%s': no figures for AUTOTUNE: %s", self._pipeline.name, error)
             return
-        held = probe.held_share(self._pipeline)
+        held = self._lock_probe.held_share(self._pipeline)
         for tuned, sink, of_sink in zip(self._tuned, sinks, sums, strict=True):
             tuned.decide(sink.stats.figures(of_sink), held)
 

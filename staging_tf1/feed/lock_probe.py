@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import time
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from staging_tf1.background import Background
 from staging_tf1.feed.pipeline import Pipeline
-from staging_tf1.feed.threads import ENDED, ThreadState
-from staging_tf1.garbage import join_thread
+from staging_tf1.feed.threads import ENDED
+from staging_tf1.graph.state import session_state_of
 from staging_tf1.sources import Source, StreamSource
 
 if sys.platform == "linux":
@@ -46,59 +50,90 @@ class LockProbe:
 
     The kernel does not tell which thread held it. A main thread that computes may have done so, for example to copy
     what a step fetches, and its CPU time is left out.
+
+    Args:
+      runs: those of the session (`PipelineRun`), by pipeline.
     """
 
-    def __init__(self) -> None:
-        self._sources: list[tuple[Pipeline, list[ThreadState]]] = []
-        self._samples: dict[Pipeline, _Samples] = {}
-        # Held until the end. A wait for it is one call of C, and so one sleep.
-        self._ending = threading.Lock()
-        self._ending.acquire()
-        self._thread = threading.Thread(target=self._watch, name="staging:lock", daemon=True)
+    def __init__(self, runs: Mapping[Pipeline, Any]) -> None:
+        self._runs = runs
+        # By run: one that starts again may have other threads.
+        self._samples: weakref.WeakKeyDictionary[Any, _Samples] = weakref.WeakKeyDictionary()
+        self._thread: Background | None = None
+        # Held to start it.
+        self._lock = threading.Lock()
 
-    def start(self, feeding: Sequence[tuple[Pipeline, list[ThreadState]]]) -> None:
-        """Start, unless no feed thread reads a source, or the kernel does not count per thread, as only Linux does.
-
-        Args:
-          feeding: the pipelines, each with the states of its feed threads.
-        """
-        self._sources = [(pipeline, states) for pipeline, states in feeding if _reads(pipeline)]
-        if self._sources and sys.platform == "linux":
-            self._thread.start()
+    def start(self) -> None:
+        """Start, unless it has started, or no feed thread reads a source. Only Linux counts switches per thread."""
+        with self._lock:
+            has_started = self._thread is not None and self._thread.is_alive()
+            if sys.platform == "linux" and not has_started and self._feeding():
+                self._thread = Background("staging:lock", functools.partial(_watch, weakref.ref(self)))
+                self._thread.start()
 
     def stop(self) -> None:
         """Stop, and join the thread. May be called twice."""
-        if self._ending.locked():
-            self._ending.release()
-        join_thread(self._thread)
+        if self._thread is not None:
+            self._thread.stop()
 
     def held_share(self, pipeline: Pipeline) -> float | None:
         """Return the share of the time in the source of `pipeline` during which feed threads held the GIL, from 0 to 1.
 
         None if there are too few samples to tell.
         """
-        samples = self._samples.get(pipeline, _Samples())
+        run = self._runs.get(pipeline)
+        samples = _Samples() if run is None else self._samples.get(run, _Samples())
         if samples.count < _LEAST_SAMPLES:
             return None
         return max(0.0, samples.held / samples.count - samples.main_secs / samples.secs)
 
-    def _watch(self) -> None:
-        before, began, main_before = _sleeps(), time.perf_counter(), _main_secs()
-        # A plain session that nobody closes must not be kept alive longer than its feed threads keep it.
-        while self._feeding() and not self._ending.acquire(timeout=_EVERY_SECS):
-            held, woke = _sleeps() - before > 1, began + _EVERY_SECS
-            secs, main_secs = time.perf_counter() - began, _main_secs() - main_before
-            for pipeline, states in self._sources:
-                if any(state.in_source_at(woke) for state in states):
-                    samples = self._samples.setdefault(pipeline, _Samples())
-                    samples.count += 1
-                    samples.held += held
-                    samples.secs += secs
-                    samples.main_secs += main_secs
-            before, began, main_before = _sleeps(), time.perf_counter(), _main_secs()
+    def note(self, held: bool, woke: float, secs: float, main_secs: float) -> bool:
+        """Count a sample. Return whether feed threads still read.
 
-    def _feeding(self) -> bool:
-        return any(state.doing != ENDED for _, states in self._sources for state in states)
+        Args:
+          held: whether it met a held GIL.
+          woke: when the thread woke (perf_counter).
+          secs: the seconds since the sample before.
+          main_secs: the CPU time of the main thread in these seconds.
+        """
+        feeding = self._feeding()
+        for run in feeding:
+            if any(state.in_source_at(woke) for state in run.states):
+                samples = self._samples.setdefault(run, _Samples())
+                samples.count += 1
+                samples.held += held
+                samples.secs += secs
+                samples.main_secs += main_secs
+        return bool(feeding)
+
+    def _feeding(self) -> list[Any]:
+        """Return the runs whose feed threads read a source."""
+        return [
+            run
+            for run in list(self._runs.values())
+            if _reads(run.pipeline) and not run.delivery.stopping and any(state.doing != ENDED for state in run.states)
+        ]
+
+
+def _watch(probe: weakref.ref[LockProbe]) -> Iterator[float]:
+    """The work of the probe's thread. A plain session that nobody closes must not be kept alive by it."""
+    is_feeding = True
+    while is_feeding:
+        before, began, main_before = _sleeps(), time.perf_counter(), _main_secs()
+        yield _EVERY_SECS
+        held, secs = _sleeps() - before > 1, time.perf_counter() - began
+        alive = probe()
+        is_feeding = alive is not None and alive.note(held, began + _EVERY_SECS, secs, _main_secs() - main_before)
+        # Not held while the thread sleeps.
+        del alive
+
+
+def lock_probe_of(session: Any) -> LockProbe:
+    """Return the probe of `session`; the first call creates it."""
+    state = session_state_of(session)
+    state.lock_probe = state.lock_probe or LockProbe(state.runs)
+    probe: LockProbe = state.lock_probe
+    return probe
 
 
 def _reads(pipeline: Pipeline) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from absl import logging
 
 from staging_tf1._tf import is_closed, tf
+from staging_tf1.background import Background, Stop
 from staging_tf1.errors import ClusterError, ResumeError, SourceError, StagingError
 from staging_tf1.feed.autotune import Autotuner
 from staging_tf1.feed.batch_reader import BatchReaders
@@ -32,7 +34,6 @@ _LOOK_SECS = 1.0
 _END_SECS = 10.0
 # How long the last batch of a run may take that ends because its pipeline starts again.
 _LAST_BATCH_SECS = 600.0
-# Takes the sinks of a pipeline's producers, each with the states of its threads.
 
 
 class PipelineRun:
@@ -74,23 +75,24 @@ class PipelineRun:
         self.states = [state for producer in self.producers for state in producer.states]
         state = state_of(session.graph)
         tuned = [producer for producer in self.producers if producer.producer.autotune]
-        self._autotuner = Autotuner(pipeline, session, tuned) if tuned else None
+        self._stopping = Stop()
+        self._autotuner = Autotuner(pipeline, session, tuned, self._stopping) if tuned else None
         self.threads = self._make_threads()
         canceller.runs.append(self)
         session_state_of(session).runs[pipeline] = self
         state.pipeline_runs.add(self)
 
     def _make_threads(self) -> list[threading.Thread]:
-        threads = []
+        threads: list[threading.Thread] = []
         for producer in self.producers:
             for state in producer.states:
-                state.thread = threading.Thread(target=self._guarded, args=(producer, state), name=state.name)
+                state.thread = Background(state.name, functools.partial(self._guarded, producer, state))
                 threads.append(state.thread)
         if self._autotuner is not None:
             threads.append(self._autotuner.thread)
         if self.coord is not None:
             name = f"feed:{self.pipeline.name}:stop"
-            threads.append(threading.Thread(target=self._stop_with_coordinator, name=name))
+            threads.append(Background(name, self._stop_with_coordinator, self._stopping))
         return threads
 
     @property
@@ -118,6 +120,7 @@ class PipelineRun:
         """Prevent further puts and release. Return False if they were already prevented."""
         if not self.delivery.begin_to_stop():
             return False
+        self._stopping.set()
         for producer in self.producers:
             producer.stop()
         return True
@@ -173,12 +176,11 @@ class PipelineRun:
             named.__cause__ = error
             coord.request_stop((SourceError, named, error.__traceback__))
 
-    def _stop_with_coordinator(self) -> None:
+    def _stop_with_coordinator(self) -> Iterator[float]:
         assert self.coord is not None
         while not self.coord.wait_for_stop(_LOOK_SECS):
-            if self.delivery.stopping:
-                # The coordinator of a session that MonitoredSession has abandoned may never be stopped.
-                return
+            # The coordinator of a session that MonitoredSession has abandoned may never be stopped.
+            yield 0.0
         self._stop_with_others()
 
     def _stop_with_others(self) -> None:

@@ -112,6 +112,8 @@ class SessionState:
     is_watched: bool = False
     # What `start()` has begun in it.
     runtime: Any = None
+    # How often its feed threads hold the GIL (`feed/lock_probe.py`).
+    lock_probe: Any = None
 
 
 def state_of(graph: Any) -> GraphState:

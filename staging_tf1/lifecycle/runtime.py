@@ -12,7 +12,7 @@ from staging_tf1._tf import tf
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.cluster.reach import is_listening, unreachable
 from staging_tf1.errors import StuckThreadWarning, warn
-from staging_tf1.feed.lock_probe import LockProbe
+from staging_tf1.feed.lock_probe import lock_probe_of
 from staging_tf1.feed.pipeline import Pipeline, cluster_of
 from staging_tf1.feed.pipeline_run import PipelineRun, runs_in, stop_all
 from staging_tf1.fork import disarm_in_child, has_lost_tensorflow
@@ -97,14 +97,14 @@ class SessionRuntime:
         self._watchdog = Watchdog(
             session, observer, self.steps.timed.pending, self.steps.reading_states, rule, self._end_the_wait
         )
-        self._lock_probe = LockProbe()
+        self._lock_probe = lock_probe_of(session)
         session.close = self._close
         disarm_in_child(session)
 
     def start(self) -> None:
         """Start the watchdog and the lock probe, and put the first batch of every lockstep pipeline."""
         self._watchdog.start()
-        self._lock_probe.start([(run.pipeline, run.states) for run in self.runs])
+        self._lock_probe.start()
         self.steps.warm_up()
 
     def watch_signals(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 import time
 from itertools import chain, pairwise
@@ -225,7 +226,7 @@ def test_a_checkpoint_with_autotune_resumes_with_a_number_and_back(tmp_path: Pat
 
 
 def test_steps_that_wait_get_threads(graph: Any) -> None:
-    """And the summary and the verdict show their number."""
+    """And the summary and the verdict show their number. One thread looks at the GIL for that and for the figures."""
     pause = threading.Event()
     waits = source(transform=lambda batch: (pause.wait(0.02), batch)[1], epochs=None)
     x = staging.staged(waits, num_threads=AUTOTUNE, name="train")
@@ -234,6 +235,7 @@ def test_steps_that_wait_get_threads(graph: Any) -> None:
         while sess.stats()[0].threads == 1 and time.monotonic() < deadline:
             sess.run(x)
         (stats,) = sess.stats()
+        assert feed_threads().count("staging:lock") == (sys.platform == "linux")
     assert stats.autotune and 1 < stats.threads <= 16
     assert f"AUTOTUNE: {stats.threads} feed threads" in str(stats)
 
