@@ -49,17 +49,6 @@ class Background(threading.Thread):
       work: called in the thread. A generator yields the seconds to wait before it continues, unless it is told to end.
       stopping: tells it to end; several threads may have the same one.
       failed: called in the thread with what `work` raises. Without it, Python prints that.
-
-    >>> beats = []
-    >>> def beat():
-    ...     for number in range(3):
-    ...         beats.append(number)
-    ...         yield 0.01
-    >>> thread = Background("beats", beat)
-    >>> thread.start()
-    >>> thread.join()
-    >>> thread.stop(), beats
-    (None, [0, 1, 2])
     """
 
     def __init__(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,88 +49,68 @@ class LockProbe:
 
     The kernel does not tell which thread held it. A main thread that computes may have done so, for example to copy
     what a step fetches, and its CPU time is left out.
-
-    Args:
-      runs: those of the session (`PipelineRun`), by pipeline.
     """
 
-    def __init__(self, runs: Mapping[Pipeline, Any]) -> None:
-        self._runs = runs
+    def __init__(self, session: Any) -> None:
+        # Weak, because a plain session that nobody closes must not be kept alive by the thread.
+        self._session = weakref.ref(session)
         # By run: one that starts again may have other threads.
         self._samples: weakref.WeakKeyDictionary[Any, _Samples] = weakref.WeakKeyDictionary()
-        self._thread: Background | None = None
+        self._thread = Background("staging:lock", self._watch)
         # Held to start it.
         self._lock = threading.Lock()
 
     def start(self) -> None:
         """Start, unless it has started, or no feed thread reads a source. Only Linux counts switches per thread."""
         with self._lock:
-            has_started = self._thread is not None and self._thread.is_alive()
-            if sys.platform == "linux" and not has_started and self._feeding():
-                self._thread = Background("staging:lock", functools.partial(_watch, weakref.ref(self)))
+            if sys.platform == "linux" and self._feeding() and not self._thread.is_alive():
+                self._thread = Background("staging:lock", self._watch)
                 self._thread.start()
 
     def stop(self) -> None:
         """Stop, and join the thread. May be called twice."""
-        if self._thread is not None:
-            self._thread.stop()
+        self._thread.stop()
 
     def held_share(self, pipeline: Pipeline) -> float | None:
         """Return the share of the time in the source of `pipeline` during which feed threads held the GIL, from 0 to 1.
 
         None if there are too few samples to tell.
         """
-        run = self._runs.get(pipeline)
-        samples = _Samples() if run is None else self._samples.get(run, _Samples())
+        samples = self._samples.get(self._runs().get(pipeline, self), _Samples())
         if samples.count < _LEAST_SAMPLES:
             return None
         return max(0.0, samples.held / samples.count - samples.main_secs / samples.secs)
 
-    def note(self, held: bool, woke: float, secs: float, main_secs: float) -> bool:
-        """Count a sample. Return whether feed threads still read.
-
-        Args:
-          held: whether it met a held GIL.
-          woke: when the thread woke (perf_counter).
-          secs: the seconds since the sample before.
-          main_secs: the CPU time of the main thread in these seconds.
-        """
-        feeding = self._feeding()
-        for run in feeding:
-            if any(state.in_source_at(woke) for state in run.states):
-                samples = self._samples.setdefault(run, _Samples())
+    def _watch(self) -> Iterator[float]:
+        while self._feeding():
+            before, began, main_before = _sleeps(), time.perf_counter(), _main_secs()
+            yield _EVERY_SECS
+            held, woke = _sleeps() - before > 1, began + _EVERY_SECS
+            secs, main_secs = time.perf_counter() - began, _main_secs() - main_before
+            for samples in self._in_source_at(woke):
                 samples.count += 1
                 samples.held += held
                 samples.secs += secs
                 samples.main_secs += main_secs
-        return bool(feeding)
+
+    def _in_source_at(self, moment: float) -> list[_Samples]:
+        runs = [run for run in self._feeding() if any(state.in_source_at(moment) for state in run.states)]
+        return [self._samples.setdefault(run, _Samples()) for run in runs]
 
     def _feeding(self) -> list[Any]:
         """Return the runs whose feed threads read a source."""
-        return [
-            run
-            for run in list(self._runs.values())
-            if _reads(run.pipeline) and not run.delivery.stopping and any(state.doing != ENDED for state in run.states)
-        ]
+        runs = [run for run in list(self._runs().values()) if _reads(run.pipeline) and not run.delivery.stopping]
+        return [run for run in runs if any(state.doing != ENDED for state in run.states)]
 
-
-def _watch(probe: weakref.ref[LockProbe]) -> Iterator[float]:
-    """The work of the probe's thread. A plain session that nobody closes must not be kept alive by it."""
-    is_feeding = True
-    while is_feeding:
-        before, began, main_before = _sleeps(), time.perf_counter(), _main_secs()
-        yield _EVERY_SECS
-        held, secs = _sleeps() - before > 1, time.perf_counter() - began
-        alive = probe()
-        is_feeding = alive is not None and alive.note(held, began + _EVERY_SECS, secs, _main_secs() - main_before)
-        # Not held while the thread sleeps.
-        del alive
+    def _runs(self) -> dict[Pipeline, Any]:
+        session = self._session()
+        return {} if session is None else session_state_of(session).runs
 
 
 def lock_probe_of(session: Any) -> LockProbe:
     """Return the probe of `session`; the first call creates it."""
     state = session_state_of(session)
-    state.lock_probe = state.lock_probe or LockProbe(state.runs)
+    state.lock_probe = state.lock_probe or LockProbe(session)
     probe: LockProbe = state.lock_probe
     return probe
 
