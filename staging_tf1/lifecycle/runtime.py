@@ -9,6 +9,7 @@ from typing import Any
 from absl import logging
 
 from staging_tf1._tf import tf
+from staging_tf1.background import Background
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.cluster.reach import is_listening, unreachable
 from staging_tf1.errors import StuckThreadWarning, warn
@@ -221,14 +222,7 @@ def _close_within(secs: float, close: Callable[[], None], layout: Layout | None)
       Exception: what `close` has raised.
     """
     errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            close()
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="staging:close", daemon=True)
+    thread = Background("staging:close", close, failed=errors.append)
     thread.start()
     thread.join(min(secs, _GONE_SECS))
     if layout is not None and not all(is_listening(layout, server) for server in layout.servers):
