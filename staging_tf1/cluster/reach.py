@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -12,6 +11,7 @@ from contextlib import suppress
 from absl import logging
 
 from staging_tf1._tf import tf
+from staging_tf1.background import Background
 from staging_tf1.cluster.clock import Clock
 from staging_tf1.cluster.connection import bounded_config, connect, is_refused, met
 from staging_tf1.cluster.layout import Layout, Task
@@ -112,7 +112,7 @@ class Probe:
     def __init__(self, layout: Layout, task: Task) -> None:
         self.is_answered = self.is_refused = False
         self._address = layout.address(task)
-        threading.Thread(target=self._look, name=f"cluster:probe:{task}", daemon=True).start()
+        Background(f"cluster:probe:{task}", self._look).start()
 
     def _look(self) -> None:
         try:
