@@ -1,4 +1,7 @@
-"""`Channel`: messages and file descriptors between the training process and one worker process."""
+"""`Channel`: messages and file descriptors between the training process and one worker process.
+
+A message is a record, one class for each kind.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,23 @@ import socket
 import struct
 import threading
 from collections.abc import Sequence
-from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-__all__ = ["Channel", "Kind", "Message", "PeerGone"]
+__all__ = [
+    "CannotLoad",
+    "Channel",
+    "Drop",
+    "Failed",
+    "Log",
+    "Made",
+    "Make",
+    "Message",
+    "Move",
+    "Need",
+    "PeerGone",
+    "Start",
+    "Warn",
+]
 
 # Enough for a batch of numbers, whose arrays are not sent.
 _INBOX_BYTES = 64 << 10
@@ -22,37 +38,115 @@ class PeerGone(Exception):
     """The process at the other end has ended, or the channel was closed."""
 
 
-class Kind(IntEnum):
-    """What a message says."""
-
-    # To the worker.
-    START = 0
-    MAKE = 1
-    BUFFER = 2
-    DROP = 3
-    # From the worker.
-    MADE = 4
-    NEED = 5
-    FAILED = 6
-    LOG = 7
-    WARNING = 8
+Payload: TypeAlias = bytes | bytearray | memoryview
 
 
-# Faster than `Kind(number)`.
-_KINDS = list(Kind)
+class Start(NamedTuple):
+    """The first message to a worker."""
+
+    # A pickled `Setup`.
+    payload: Payload
+    # That of the shipped source.
+    descriptors: Sequence[int]
 
 
-class Message(NamedTuple):
-    """One message. The meaning of the numbers depends on the kind, see `worker.py` and `pool.py`."""
+class Make(NamedTuple):
+    """To a worker: make batch `batch` in buffer `buffer`."""
 
-    kind: Kind
-    # Mostly the number of a batch.
-    number: int = 0
-    first: int = 0
-    second: int = 0
-    third: int = 0
-    payload: bytes | bytearray | memoryview = b""
-    descriptors: Sequence[int] = ()
+    batch: int
+    buffer: int
+    # The size of the buffer, in bytes.
+    nbytes: int
+    # That of the buffer, if it is new to the worker; else empty.
+    descriptors: Sequence[int]
+
+
+class Move(NamedTuple):
+    """To a worker: move batch `batch`, which was too large for its buffer, to another one. The answer to `Need`."""
+
+    batch: int
+    buffer: int
+    # The size of the buffer, in bytes.
+    nbytes: int
+    # That of the buffer, if it is new to the worker; else empty.
+    descriptors: Sequence[int]
+
+
+class Drop(NamedTuple):
+    """To a worker: forget buffer `buffer`."""
+
+    buffer: int
+
+
+class Made(NamedTuple):
+    """From a worker: batch `batch` is in its buffer."""
+
+    batch: int
+    # The batch without what is in the buffer.
+    payload: Payload
+
+
+class Need(NamedTuple):
+    """From a worker: the buffer is too small for batch `batch`."""
+
+    batch: int
+    # The bytes that the batch takes.
+    least: int
+    # The bytes that the buffers of the next batches should have.
+    wanted: int
+
+
+class Failed(NamedTuple):
+    """From a worker: the source raised when it made batch `batch`."""
+
+    batch: int
+    # The exception, as `failures.described` pickles it.
+    payload: Payload
+
+
+class CannotLoad(NamedTuple):
+    """From a worker: there is no batch `batch`, because the source cannot be loaded."""
+
+    batch: int
+    # The exception, as `failures.described` pickles it.
+    payload: Payload
+
+
+class Log(NamedTuple):
+    """From a worker: it has logged."""
+
+    # The attributes of a `LogRecord`, pickled.
+    payload: Payload
+
+
+class Warn(NamedTuple):
+    """From a worker: it has issued a warning."""
+
+    # The arguments of `warnings.warn_explicit`, pickled.
+    payload: Payload
+
+
+Message: TypeAlias = Start | Make | Move | Drop | Made | Need | Failed | CannotLoad | Log | Warn
+
+
+# In a header, a record is its index in this list. Its numbers come first, then its payload, then its descriptors.
+_RECORDS: list[Any] = [Start, Make, Move, Drop, Made, Need, Failed, CannotLoad, Log, Warn]
+_INDICES = {record: index for index, record in enumerate(_RECORDS)}
+_MOST_NUMBERS = 3
+
+
+class _Layout(NamedTuple):
+    numbers: int
+    has_payload: bool
+    has_descriptors: bool
+
+    @classmethod
+    def of(cls, fields: Sequence[str]) -> _Layout:
+        has_payload, has_descriptors = "payload" in fields, "descriptors" in fields
+        return cls(len(fields) - has_payload - has_descriptors, has_payload, has_descriptors)
+
+
+_LAYOUTS = [_Layout.of(record._fields) for record in _RECORDS]
 
 
 class Channel:
@@ -65,7 +159,7 @@ class Channel:
       takes_descriptors: whether the other end sends descriptors.
     """
 
-    _HEADER = struct.Struct("<QBqqqq")
+    _HEADER = struct.Struct("<QBqqq")
 
     def __init__(self, end: socket.socket, *, takes_descriptors: bool = False) -> None:
         self._socket, self._takes_descriptors = end, takes_descriptors
@@ -84,8 +178,12 @@ class Channel:
         Raises:
           PeerGone: the other end is closed.
         """
-        kind, number, first, second, third, payload, descriptors = message
-        header = self._HEADER.pack(len(payload), kind, number, first, second, third)
+        index = _INDICES[type(message)]
+        layout = _LAYOUTS[index]
+        payload: Payload = getattr(message, "payload", b"")
+        descriptors: Sequence[int] = getattr(message, "descriptors", ())
+        numbers = [*message[: layout.numbers], *[0] * (_MOST_NUMBERS - layout.numbers)]
+        header = self._HEADER.pack(len(payload), index, *numbers)
         try:
             with self._sending:
                 if descriptors:
@@ -108,11 +206,11 @@ class Channel:
         """
         size = self._HEADER.size
         try:
-            got, descriptors = self._first(size)
+            got, descriptors = self._beginning(size)
             if got < size:
                 self._fill(got, size)
                 got = size
-            length, kind, number, first, second, third = self._HEADER.unpack_from(self._inbox)
+            length, index, *numbers = self._HEADER.unpack_from(self._inbox)
             end = size + length
             if got < end:
                 self._fill(got, end)
@@ -120,9 +218,16 @@ class Channel:
                 self._rest = bytes(self._inbox[end:got])
         except OSError as error:
             raise PeerGone from error
-        return Message(_KINDS[kind], number, first, second, third, memoryview(self._inbox)[size:end], descriptors)
+        layout = _LAYOUTS[index]
+        parts: list[Any] = numbers[: layout.numbers]
+        if layout.has_payload:
+            parts.append(memoryview(self._inbox)[size:end])
+        if layout.has_descriptors:
+            parts.append(descriptors)
+        message: Message = _RECORDS[index](*parts)
+        return message
 
-    def _first(self, size: int) -> tuple[int, Sequence[int]]:
+    def _beginning(self, size: int) -> tuple[int, Sequence[int]]:
         """Read the beginning of a message into the inbox. Returns the number of bytes, and descriptors."""
         if self._rest:
             got = len(self._rest)

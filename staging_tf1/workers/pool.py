@@ -13,7 +13,7 @@ from typing import Any
 
 from staging_tf1.fork import disown_in_child
 from staging_tf1.workers.buffers import Buffers
-from staging_tf1.workers.channel import Kind, Message, PeerGone
+from staging_tf1.workers.channel import PeerGone, Start
 from staging_tf1.workers.deaths import Deaths
 from staging_tf1.workers.failures import CannotStart, cannot_start
 from staging_tf1.workers.process import LANES_EACH, WorkerProcess, waiting_for
@@ -202,7 +202,7 @@ class WorkerPool:
         settings = pickle.dumps(setup)
         worker = WorkerProcess(name, number, self._status_file)
         with contextlib.suppress(PeerGone):  # it has died already: its first request will raise
-            worker.channels[0].send(Message(Kind.START, payload=settings, descriptors=[shipped]))
+            worker.channels[0].send(Start(settings, [shipped]))
         return worker
 
     def _add(self, worker: WorkerProcess) -> None:

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from staging_tf1.workers.channel import Channel, Kind, Message
+from staging_tf1.workers.channel import Channel, Log, Warn
 
 __all__ = ["Shown", "forward"]
 
@@ -35,7 +35,7 @@ def forward(worker: str, lane: Callable[[], Channel | None]) -> None:
             return
         kind = category if category.__module__ in ("builtins", "staging_tf1.errors") else UserWarning
         payload = pickle.dumps((str(message), kind, filename, lineno))
-        channel.send(Message(Kind.WARNING, payload=payload))
+        channel.send(Warn(payload))
 
     warnings.showwarning = show
 
@@ -54,7 +54,7 @@ class _Forwarding(logging.Handler):
             if channel is None:
                 sys.stderr.write(f"{values['msg']}\n")
             else:
-                channel.send(Message(Kind.LOG, payload=pickle.dumps(values)))
+                channel.send(Log(pickle.dumps(values)))
         except Exception:
             self.handleError(record)
 
@@ -66,7 +66,7 @@ class Shown:
         # Warnings of all workers count as those of one program: each is shown once for each line.
         self._warned: dict[Any, Any] = {}
 
-    def show(self, message: Message) -> None:
+    def show(self, message: Log | Warn) -> None:
         """Show one message. If that fails, as with a warning that is an error here, print why: the batch is good."""
         try:
             self._show(message)
@@ -74,8 +74,8 @@ class Shown:
             if sys.stderr is not None:
                 sys.stderr.write(f"cannot show a message of a worker process:\n{traceback.format_exc()}")
 
-    def _show(self, message: Message) -> None:
-        if message.kind == Kind.LOG:
+    def _show(self, message: Log | Warn) -> None:
+        if isinstance(message, Log):
             record = logging.makeLogRecord(pickle.loads(message.payload))
             logger = logging.getLogger(record.name)
             if logger.isEnabledFor(record.levelno):

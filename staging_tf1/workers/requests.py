@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from staging_tf1.workers.batches import unpacked
 from staging_tf1.workers.buffers import Buffer, Buffers, BuffersClosed
-from staging_tf1.workers.channel import Channel, Kind, Message, PeerGone
+from staging_tf1.workers.channel import CannotLoad, Channel, Drop, Failed, Log, Made, Make, Move, Need, PeerGone, Warn
 from staging_tf1.workers.failures import CannotStart, cannot_start, raised
 from staging_tf1.workers.process import WorkerProcess
 from staging_tf1.workers.reports import Shown
@@ -49,18 +49,18 @@ class Requests:
         """
         buffer: Buffer | None = None
         try:
-            buffer = self.send_buffer(lane, Kind.MAKE, number)
+            buffer = self.send_buffer(lane, Make, number)
             while True:
                 reply = self._reply(lane, number)
-                if reply.kind is Kind.MADE:
+                if isinstance(reply, Made):
                     memory = self._buffers.lend(buffer)
                     # From here on, the buffer returns when `memory` is freed.
                     buffer = None
                     return unpacked(reply.payload, memory)
-                if reply.kind is Kind.NEED:
+                if isinstance(reply, Need):
                     self._buffers.drop(buffer, number)
                     buffer = None
-                    buffer = self.send_buffer(lane, Kind.BUFFER, number, reply.first, reply.second)
+                    buffer = self.send_buffer(lane, Move, number, reply.least, reply.wanted)
                 else:
                     raise self._failure(reply, lane.worker)
         except BuffersClosed:
@@ -70,10 +70,10 @@ class Requests:
             self._buffers.given_up(number, buffer)
             raise
 
-    def _reply(self, lane: Lane, number: int) -> Message:
+    def _reply(self, lane: Lane, number: int) -> Made | Need | Failed | CannotLoad:
         """Wait for the reply to the request for a batch. Shows what the worker logs and warns of in the meantime."""
         try:
-            while (reply := lane.channel.receive()).kind in (Kind.LOG, Kind.WARNING):
+            while isinstance(reply := lane.channel.receive(), (Log, Warn)):
                 self._shown.show(reply)
         except PeerGone:
             raise
@@ -81,13 +81,15 @@ class Requests:
             # The reply is still to come. The next request on this lane would receive it.
             lane.worker.kill()
             raise
-        if reply.number != number:
+        if not isinstance(reply, (Made, Need, Failed, CannotLoad)) or reply.batch != number:
             lane.worker.kill()
             raise PeerGone
         return reply
 
-    def send_buffer(self, lane: Lane, kind: Kind, number: int, least: int = 0, wanted: int = 0) -> Buffer:
-        """Send a message with a buffer for batch `number`."""
+    def send_buffer(
+        self, lane: Lane, record: type[Make] | type[Move], number: int, least: int = 0, wanted: int = 0
+    ) -> Buffer:
+        """Send a request with a buffer for batch `number`."""
         try:
             buffer, forgotten = self._buffers.take(lane.worker, number, least, wanted)
         except OSError as error:
@@ -96,7 +98,7 @@ class Requests:
             for dropped in forgotten:
                 self._drop(dropped)
             new = [] if buffer.descriptor < 0 else [buffer.descriptor]
-            lane.channel.send(Message(kind, number, buffer.number, buffer.size, descriptors=new))
+            lane.channel.send(record(number, buffer.number, buffer.size, new))
             buffer.sent()
         except BaseException:
             self._buffers.given_up(number, buffer)
@@ -106,11 +108,11 @@ class Requests:
     def _drop(self, buffer: Buffer) -> None:
         """Tell a worker to forget a buffer. If it has died, its memory is gone anyway."""
         with contextlib.suppress(PeerGone):
-            buffer.owner.channels[0].send(Message(Kind.DROP, buffer.number))
+            buffer.owner.channels[0].send(Drop(buffer.number))
 
-    def _failure(self, reply: Message, worker: WorkerProcess) -> BaseException:
+    def _failure(self, reply: Failed | CannotLoad, worker: WorkerProcess) -> BaseException:
         error = raised(reply.payload, worker.name)
-        if not reply.first:
+        if isinstance(reply, Failed):
             return error
         kind = type(error).__name__
         cannot = CannotStart(

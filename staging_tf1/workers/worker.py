@@ -20,7 +20,19 @@ from staging_tf1.sources.base import Source
 from staging_tf1.workers import reports
 from staging_tf1.workers.arena import Arena
 from staging_tf1.workers.batches import TooSmall, packed
-from staging_tf1.workers.channel import Channel, Kind, Message, PeerGone, channel_at
+from staging_tf1.workers.channel import (
+    CannotLoad,
+    Channel,
+    Drop,
+    Failed,
+    Made,
+    Make,
+    Move,
+    Need,
+    PeerGone,
+    Start,
+    channel_at,
+)
 from staging_tf1.workers.failures import described
 from staging_tf1.workers.setup import LANES, LIFE, STATUS, TRACES, Setup, Status, trace_signal
 from staging_tf1.workers.shipping import unloaded
@@ -43,6 +55,7 @@ def main(lanes: int) -> None:
     channels = [channel_at(LANES + lane) for lane in range(lanes)]
     try:
         start = channels[0].receive()
+        assert isinstance(start, Start)
         _Worker(start, channels).serve()
     except PeerGone:
         return
@@ -70,7 +83,7 @@ class _Batch(NamedTuple):
 
 
 class _Worker:
-    def __init__(self, start: Message, channels: Sequence[Channel]) -> None:
+    def __init__(self, start: Start, channels: Sequence[Channel]) -> None:
         self._channels = {channel.fileno(): channel for channel in channels}
         self._setup: Setup = pickle.loads(start.payload)
         self._status = Status(STATUS, self._setup.number)
@@ -80,13 +93,13 @@ class _Worker:
         for descriptor in self._channels:
             self._poller.register(descriptor, select.POLLIN)
         # Requests that are read but not answered, the earliest batch first.
-        self._requests: list[tuple[int, int, Message]] = []
+        self._requests: list[tuple[int, int, Make | Move]] = []
         # Batches that wait for a larger buffer, which may never come; by the descriptor of their lane.
         self._too_large: dict[int, _Batch] = {}
         # The answer to every request if the source cannot be loaded.
         self._cannot: bytes | None = None
         self._pid = os.getpid()
-        # On which a thread waits for a batch.
+        # The channel of the request that is being answered.
         self._lane: Channel | None = None
         (shipped,) = start.descriptors
         try:
@@ -100,36 +113,37 @@ class _Worker:
     def serve(self) -> None:
         while True:
             self._read_requests()
-            _, descriptor, message = heapq.heappop(self._requests)
+            _, descriptor, request = heapq.heappop(self._requests)
             self._lane = self._channels[descriptor]
-            self._answer(self._lane, message)
+            self._answer(self._lane, request)
 
     def _read_requests(self) -> None:
         while True:
             for descriptor, _ in self._poller.poll(0 if self._requests else None):
                 message = self._channels[descriptor].receive()
-                if message.kind == Kind.DROP:
-                    self._arenas.pop(message.number, None)
+                if isinstance(message, Drop):
+                    self._arenas.pop(message.buffer, None)
                     continue
-                # The payload is only valid until the next message.
-                heapq.heappush(self._requests, (message.number, descriptor, message._replace(payload=b"")))
+                assert isinstance(message, (Make, Move))
+                heapq.heappush(self._requests, (message.batch, descriptor, message))
             if self._requests:
                 return
 
-    def _answer(self, lane: Channel, request: Message) -> None:
+    def _answer(self, lane: Channel, request: Make | Move) -> None:
         if self._cannot is not None:
             for descriptor in request.descriptors:
                 os.close(descriptor)
-            lane.send(Message(Kind.FAILED, request.number, first=1, payload=self._cannot))
+            lane.send(CannotLoad(request.batch, self._cannot))
             return
         arena = self._arena(request)
-        self._status.making(request.number)
+        self._status.making(request.batch)
         arena.begin()
         allocate_with(arena.allocate)
+        reply: Made | Need | Failed
         try:
             reply = self._make(request, arena)
         except BaseException as error:
-            reply = Message(Kind.FAILED, request.number, payload=described(error))
+            reply = Failed(request.batch, described(error))
         finally:
             allocate_with(None)
         if os.getpid() != self._pid:
@@ -137,32 +151,32 @@ class _Worker:
         self._status.making(None)
         lane.send(reply)
 
-    def _make(self, request: Message, arena: Arena) -> Message:
+    def _make(self, request: Make | Move, arena: Arena) -> Made | Need:
         """Make the requested batch, or move it to the larger buffer that it needs."""
         assert self._source is not None and self._lane is not None
         batch = self._too_large.pop(self._lane.fileno(), None)
         was_empty = arena.is_empty
-        if request.kind == Kind.MAKE:
+        if isinstance(request, Make):
             batch = None  # frees it
-            batch = _Batch(self._source.batch(request.number), arena.peak)
+            batch = _Batch(self._source.batch(request.batch), arena.peak)
         assert batch is not None
         try:
             payload = packed(batch.arrays, arena, keeps=not self._source.gives_away)
         except TooSmall as error:
-            if request.kind == Kind.BUFFER and was_empty and error.nbytes <= arena.size:
+            if isinstance(request, Move) and was_empty and error.nbytes <= arena.size:
                 raise RuntimeError(
-                    f"batch {request.number} needs {error.nbytes:,} bytes, and does not fit into an empty slot of "
+                    f"batch {request.batch} needs {error.nbytes:,} bytes, and does not fit into an empty slot of "
                     f"{arena.size:,} bytes. Please report this as a bug."
                 ) from None
             # Other batches can be made meanwhile: all others may wait for an earlier one.
             self._too_large[self._lane.fileno()] = batch
             wanted = max(batch.peak, error.nbytes)
-            return Message(Kind.NEED, request.number, error.nbytes, wanted if wanted > arena.size else arena.peak)
-        return Message(Kind.MADE, request.number, payload=payload)
+            return Need(request.batch, error.nbytes, wanted if wanted > arena.size else arena.peak)
+        return Made(request.batch, payload)
 
-    def _arena(self, message: Message) -> Arena:
-        """Return the buffer that a message names. A new buffer comes with its descriptor."""
-        for descriptor in message.descriptors:
-            self._arenas[message.first] = Arena(descriptor, message.second)
+    def _arena(self, request: Make | Move) -> Arena:
+        """Return the buffer that a request names. A new buffer comes with its descriptor."""
+        for descriptor in request.descriptors:
+            self._arenas[request.buffer] = Arena(descriptor, request.nbytes)
             os.close(descriptor)
-        return self._arenas[message.first]
+        return self._arenas[request.buffer]

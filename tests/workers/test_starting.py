@@ -21,7 +21,7 @@ from staging_tf1.errors import StallError
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.sources import ArraySource
-from staging_tf1.workers.channel import Kind, Message
+from staging_tf1.workers.channel import Start
 from staging_tf1.workers.process import WorkerProcess
 from staging_tf1.workers.setup import Setup, Status
 
@@ -114,7 +114,7 @@ def test_a_process_that_waits_for_its_first_batch_has_started(graph: Any) -> Non
             assert lone.starting == "worker process 'lone'"
             shipped = pool._options.shipment.descriptor()
             setup = Setup.of_this_process("lone", 0, 0, 0)
-            lone.channels[0].send(Message(Kind.START, payload=pickle.dumps(setup), descriptors=[shipped]))
+            lone.channels[0].send(Start(pickle.dumps(setup), [shipped]))
             wait = threading.Event()
             while lone.starting:
                 wait.wait(0.01)

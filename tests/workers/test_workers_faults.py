@@ -26,7 +26,7 @@ from test_workers import all_kinds, pools
 from worker_sources import OwnError, Reporting, digits
 
 from staging_tf1.errors import CorruptRecordError, SourceError
-from staging_tf1.workers.channel import Kind
+from staging_tf1.workers.channel import Make
 from staging_tf1.workers.failures import WorkerTraceback
 from staging_tf1.workers.pool import CannotStart, PoolStopped, WorkerPool
 from staging_tf1.workers.process import frames_for
@@ -325,7 +325,7 @@ def test_a_reply_is_never_taken_for_that_of_another_request() -> None:
         with pytest.warns(UserWarning):
             assert [int(pool.make(number)["x"][0]) for number in (10, 11, 12)] == [10, 11, 12]
         lane = pool._take_lane()
-        pool._requests.send_buffer(lane, Kind.MAKE, 5)
+        pool._requests.send_buffer(lane, Make, 5)
         pool._give_lane(lane)
         with pytest.warns(UserWarning):
             assert [int(pool.make(number)["x"][0]) for number in (6, 7, 8)] == [6, 7, 8]
