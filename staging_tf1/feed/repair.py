@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
@@ -15,8 +16,7 @@ from staging_tf1.feed.chain import Handler, Look, Run, Stage
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import PipelineRun, runs_in
 from staging_tf1.feed.tally import Count, Tally
-from staging_tf1.graph.sink import Sink
-from staging_tf1.graph.token_area import Repair as RepairOps
+from staging_tf1.graph.sink import RepairOps, Sink
 
 # A put that holds a slot stages its element within microseconds. One that has not staged after this time holds none.
 _PATIENCE_SECS = 0.005
@@ -43,7 +43,9 @@ class Repair(Handler):
         runs = [each for each in runs_in(self._session, self._pipelines) if not each.delivery.stopping]
         touched = [*(each.pipeline for each in runs), *(each for each in self._pipelines if each.lockstep)]
         run.counts = self._tally.settle_after(run, error, (sink for each in touched for sink in each.sinks))
-        repair_all(runs, run.counts)
+        # Otherwise the session is gone, and there is nothing to repair.
+        with suppress(tf.errors.OpError, RuntimeError):
+            repair_all(runs, run.counts)
 
 
 def repair_all(runs: Sequence[PipelineRun], counts: Mapping[Sink, Count]) -> None:
@@ -56,7 +58,8 @@ def repair_all(runs: Sequence[PipelineRun], counts: Mapping[Sink, Count]) -> Non
     for run in runs:
         for sink in run.sinks:
             repair_slots(sink.sink, counts, run.session, sink.puts)
-        run.delivery.note_taken([counts[sink].taken for sink in run.pipeline.sinks if sink in counts])
+        if counts.keys() >= {*run.pipeline.sinks}:
+            run.delivery.note_taken([counts[sink].taken for sink in run.pipeline.sinks])
         for producer in run.producers:
             for call in producer.on_failed_step:
                 call()

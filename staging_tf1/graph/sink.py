@@ -26,7 +26,7 @@ class Tensors(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Repair:
+class RepairOps:
     """The ops that restore the slots of an area after a step failed in the middle of a get."""
 
     # Free slots, and elements in the area (scalars).
@@ -87,7 +87,7 @@ class Sink:
     batch: Any = None
     stats: GetStats
     # None for a queue, which loses nothing in a failed step.
-    repair: Repair | None = None
+    repair: RepairOps | None = None
 
     @cached_property
     def ends(self) -> tuple[Any, ...]:

@@ -23,8 +23,7 @@ from staging_tf1._tf import tf
 from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.dependencies import OUTPUT, copies_after
 from staging_tf1.graph.get_stats import GetStats
-from staging_tf1.graph.sink import Repair as Repair
-from staging_tf1.graph.sink import Sink, Tensors
+from staging_tf1.graph.sink import RepairOps, Sink, Tensors
 
 
 class TokenArea(Sink):
@@ -102,8 +101,8 @@ class TokenArea(Sink):
         # Cleared, because a server keeps areas between sessions.
         self.reset = tf.group(self.fill, cleared, self.stats.reset, name="reset")
 
-    def _repair(self, release: Any) -> Repair:
-        return Repair(
+    def _repair(self, release: Any) -> RepairOps:
+        return RepairOps(
             free=self.slots.size(name="free"),
             held=self.area.size(),
             give_back=self.slots.enqueue(self._slot, name="give_back"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -280,8 +281,10 @@ class LockstepPuts(Handler):
                 lockstep.after(towers)
 
         def failed(run: Run, error: BaseException) -> None:
-            for lockstep, _ in taken:
-                lockstep.repair(run.counts)
+            # Otherwise the session is gone, and there is nothing to repair.
+            with suppress(tf.errors.OpError, RuntimeError):
+                for lockstep, _ in taken:
+                    lockstep.repair(run.counts)
 
         return Stage(before, after, failed) if taken else None
 
