@@ -33,6 +33,7 @@ class Repair(Handler):
 
     def __init__(self, session: Any, pipelines: Sequence[Pipeline], tally: Tally) -> None:
         self._session, self._pipelines, self._tally = session, pipelines, tally
+        self._in_lockstep = [sink for pipeline in pipelines if pipeline.lockstep for sink in pipeline.sinks]
 
     def stage(self, look: Look) -> Stage | None:
         """See base class."""
@@ -41,8 +42,8 @@ class Repair(Handler):
     def _failed(self, run: Run, error: BaseException) -> None:
         # In a run that is stopping, nothing waits for a slot.
         runs = [each for each in runs_in(self._session, self._pipelines) if not each.delivery.stopping]
-        touched = [*(each.pipeline for each in runs), *(each for each in self._pipelines if each.lockstep)]
-        run.counts = self._tally.settle_after(run, error, (sink for each in touched for sink in each.sinks))
+        fed = [sink for each in runs for sink in each.pipeline.sinks]
+        run.counts = self._tally.settle_after(run, error, [*fed, *self._in_lockstep])
         # Otherwise the session is gone, and there is nothing to repair.
         with suppress(tf.errors.OpError, RuntimeError):
             repair_all(runs, run.counts)
@@ -58,7 +59,7 @@ def repair_all(runs: Sequence[PipelineRun], counts: Mapping[Sink, Count]) -> Non
     for run in runs:
         for sink in run.sinks:
             repair_slots(sink.sink, counts, run.session, sink.puts)
-        if counts.keys() >= {*run.pipeline.sinks}:
+        if run.delivery.barrier is not None and counts.keys() >= {*run.pipeline.sinks}:
             run.delivery.note_taken([counts[sink].taken for sink in run.pipeline.sinks])
         for producer in run.producers:
             for call in producer.on_failed_step:
