@@ -57,6 +57,7 @@ class InterruptWatcher:
 
     Attributes:
       has_interrupted: whether a signal has arrived since `start`.
+      is_watching: whether it was started and not stopped.
     """
 
     def __init__(self, on_interrupt: Callable[[], None], *, catches_sigterm: bool = False) -> None:
@@ -67,7 +68,7 @@ class InterruptWatcher:
         # What a handler has raised and no step has seen yet.
         self._owed: BaseException | None = None
         self.has_interrupted = False
-        self._watching = False
+        self.is_watching = False
         # Held while `on_interrupt` runs, so that it never runs after `stop` has returned.
         self._lock = threading.RLock()
 
@@ -76,8 +77,8 @@ class InterruptWatcher:
         if self._catches_sigterm and catch_sigterm():
             self._has_set_handler = True
         handled = any(callable(signal.getsignal(number)) for number in _ENDING)
-        if not self._watching and handled and in_main_thread():
-            self._owed, self.has_interrupted, self._watching = None, False, True
+        if not self.is_watching and handled and in_main_thread():
+            self._owed, self.has_interrupted, self.is_watching = None, False, True
             _signals.add(self)
 
     def owed(self) -> BaseException | None:
@@ -93,10 +94,10 @@ class InterruptWatcher:
 
     def stop(self) -> None:
         """Stop watching. May be called from any thread, in any order of sessions, and twice."""
-        if self._watching:
+        if self.is_watching:
             _signals.flush()
         with self._lock:
-            self._owed, self._watching = None, False
+            self._owed, self.is_watching = None, False
         if self._has_set_handler and in_main_thread():
             self._has_set_handler = False
             release_sigterm()
@@ -105,7 +106,7 @@ class InterruptWatcher:
     def arrived(self, number: int) -> None:
         """Record a signal and call `on_interrupt`."""
         with self._lock:
-            if not self._watching:
+            if not self.is_watching:
                 return
             self.has_interrupted = True
             self._owed = self._owed or _raised_for(number)
@@ -163,9 +164,6 @@ class _Signals:
         self._thread: Background | None = None
         # One for each flush. No Event: the garbage collector may close another session where a flush waits for it.
         self._flushes: collections.deque[queue.SimpleQueue[None]] = collections.deque()
-        # To be removed. Our own thread, in which the garbage collector may close a session, must not wait for the lock:
-        # its holder may wait for the start or the end of the thread.
-        self._left: collections.deque[InterruptWatcher] = collections.deque()
         disown_in_child(self)
 
     def add(self, watcher: InterruptWatcher) -> None:
@@ -187,9 +185,10 @@ class _Signals:
                 self._thread.start()
 
     def remove(self, watcher: InterruptWatcher) -> None:
-        """Stop telling `watcher` about signals. Do nothing if it is not registered."""
-        self._left.append(watcher)
+        """Stop telling `watcher`, which does not watch any more, about signals."""
         if self._in_own_thread():
+            # The garbage collector may close a session there. It must not wait for the lock: its holder may wait for
+            # the start or the end of the thread.
             return
         with self._lock:
             self._forget_left()
@@ -202,9 +201,9 @@ class _Signals:
                 self._end_thread()
 
     def _forget_left(self) -> None:
-        while self._left:
-            left = self._left.popleft()
-            self._watchers = tuple(watcher for watcher in self._watchers if watcher is not left)
+        # Again, because the garbage collector may close another session in between.
+        while not all(watcher.is_watching for watcher in self._watchers):
+            self._watchers = tuple(watcher for watcher in self._watchers if watcher.is_watching)
 
     def _in_own_thread(self) -> bool:
         # A thread that is starting is not yet `threading.current_thread()`.
@@ -247,12 +246,13 @@ class _Signals:
         self._is_set, self._before = False, wanted
 
     def _end_thread(self) -> None:
-        if self._thread is None or self._pipe is None:
+        thread = self._thread
+        if thread is None or self._pipe is None:
             return
-        if not self._thread.stopping.is_set:
-            self._thread.stopping.set()
-            os.write(self._pipe[1], _END)
-        self._thread.join()
+        thread.stopping.set()
+        # One too many, if another session is closed here, too, is dropped by `add`.
+        os.write(self._pipe[1], _END)
+        thread.join()
         self._thread = None
 
     def _watch(self, pipe: int) -> None:

@@ -227,6 +227,11 @@ from staging_tf1.lifecycle.interrupt import _signals
 
 begun, joining, other = threading.Event(), threading.Event(), InterruptWatcher(lambda: None)
 
+def leave(watcher):
+    # As `stop` does, without its wait for the call that is under way.
+    watcher.is_watching = False
+    _signals.remove(watcher)
+
 def close_other_while_joined():
     begun.set()
     while not _signals._thread.stopping.is_set:
@@ -237,10 +242,10 @@ def close_other_while_joined():
 first = InterruptWatcher(close_other_while_joined)
 first.start()
 other.start()
-_signals.remove(other)
+leave(other)
 os.kill(os.getpid(), signal.SIGINT)
 begun.wait(10)
-_signals.remove(first)
+leave(first)
 check(joining.wait(10), "the thread that is joined waits for the lock")
 
 ident = threading.Thread._set_ident
@@ -251,6 +256,34 @@ os.kill(os.getpid(), signal.SIGINT)
 last.stop()
 check(not joining.is_set(), "the signal was not seen")
 check(not watching_threads(), "a thread is left")
+"""
+
+# And at any line of another close, in the same thread.
+NESTED = """
+signal.alarm(100)
+
+def closed_at(which):
+    left, first, other = which, Watch(), Watch()
+
+    def trace(frame, event, _):
+        nonlocal left
+        if event == "line" and left and frame.f_code.co_filename != __file__:
+            left -= 1
+            if not left:
+                other.watcher.stop()
+        return trace
+
+    sys.settrace(trace)
+    first.watcher.stop()
+    sys.settrace(None)
+    other.watcher.stop()
+    check(not watching_threads(), "left a thread when it was closed at line", which)
+    return not left
+
+__file__, which = (lambda: None).__code__.co_filename, 1
+while closed_at(which):
+    which += 1
+check(which > 20, "has", which, "lines")
 """
 
 
@@ -268,3 +301,7 @@ def test_sessions_closed_in_the_order_in_which_they_were_opened(fork_server: For
 
 def test_a_session_that_is_closed_in_the_thread_itself_waits_for_nobody(fork_server: ForkServer) -> None:
     silent(fork_server.run("-W", "ignore", "-c", PRELUDE + COLLECTED))
+
+
+def test_a_session_that_is_closed_while_another_one_is_waits_for_no_lock(fork_server: ForkServer) -> None:
+    silent(fork_server.run("-W", "ignore", "-c", PRELUDE + NESTED))
