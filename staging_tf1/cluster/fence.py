@@ -52,11 +52,10 @@ class Fence:
 
 def fence_of(cluster: Cluster, graph: Any) -> Fence:
     """Return the fence of `graph`, which must be open for the first call."""
-    state = state_of(graph)
-    if state.fence is None:
-        state.fence = Fence(cluster)
-    fence: Fence = state.fence
-    return fence
+    ops = state_of(graph).ops
+    if ops.fence is None:
+        ops.fence = Fence(cluster)
+    return ops.fence
 
 
 def refused(error: BaseException) -> bool:

@@ -72,9 +72,9 @@ def copy_before_saving(cluster: Cluster, graph: Any) -> None:
     """Make the savers of the chief's graph write copies, when the graph is finalized."""
     if not (cluster.is_distributed and cluster.is_chief and cluster.save_copies):
         return
-    state = state_of(graph)
-    if not (state.makes_copies or graph.finalized):
-        state.makes_copies = True
+    ops = state_of(graph).ops
+    if not (ops.copies_are_due or graph.finalized):
+        ops.copies_are_due = True
         call_before_finalize(graph, lambda: _copy_all(cluster, graph))
 
 
@@ -82,21 +82,20 @@ def _copy_all(cluster: Cluster, graph: Any) -> None:
     if graph.finalized:
         # A session that is created again finalizes its graph again.
         return
-    of_saver = defaultdict(list)
+    by_saver = defaultdict(list)
     for op in graph.get_operations():
         if is_save(op):
-            of_saver[saver_of(op)].append(op)
+            by_saver[saver_of(op)].append(op)
     with graph.as_default():
         copies = Copies(cluster)
-        for scope, saves in of_saver.items():
+        for scope, saves in by_saver.items():
             copies.add(scope, saves)
-    state_of(graph).copies = copies
+    state_of(graph).ops.copies = copies
 
 
 def copies_of(graph: Any) -> Copies | None:
     """Return the savers of `graph` that write copies; None if there are none."""
-    copies: Copies | None = state_of(graph).copies
-    return copies
+    return state_of(graph).ops.copies
 
 
 def is_save(op: Any) -> bool:

@@ -240,5 +240,4 @@ def chain_of(session: Any) -> Chain:
     state = session_state_of(session)
     if state.chain is None:
         state.chain = Chain(session)
-    chain: Chain = state.chain
-    return chain
+    return state.chain

@@ -48,7 +48,7 @@ _MOST_CHARACTERS = 300
 def guard_savers(graph: Any) -> None:
     """Make the restores of monitored sessions of `graph` raise CheckpointError, also without a pipeline."""
     guard_restores()
-    state_of(graph).guards_savers = True
+    state_of(graph).savers.are_guarded = True
 
 
 def guard_restores() -> None:
@@ -72,7 +72,7 @@ def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
 
 
 def _is_guarded(graph: Any) -> bool:
-    return state_of(graph).guards_savers or bool(pipelines_of(graph))
+    return state_of(graph).savers.are_guarded or bool(pipelines_of(graph))
 
 
 def _noted(finalize: Any) -> Any:
@@ -80,7 +80,7 @@ def _noted(finalize: Any) -> Any:
         scaffold = finalize(self)
         graph = tf.get_default_graph()
         if _is_guarded(graph):
-            state_of(graph).saver = self.saver
+            state_of(graph).savers.monitored = self.saver
         return scaffold
 
     return finalized
@@ -177,7 +177,7 @@ class _Restoration:
     def __init__(self, saver: Any, session: Any, path: str) -> None:
         self.path = path
         self._saver, self._session = saver, session
-        self.is_of_session = saver is state_of(session.graph).saver
+        self.is_of_session = saver is state_of(session.graph).savers.monitored
         self._held = list(_held(saver, session.graph))
         # By name; None if the file is damaged: then the restore raises.
         self._shapes: dict[str, list[int]] | None = None
@@ -277,7 +277,7 @@ class _Restoration:
 
 def warn_unsaved(pipelines: Sequence[Pipeline], graph: Any) -> None:
     """Warn of each pipeline whose position no checkpoint will hold: once, before the first batch."""
-    warned = state_of(graph).unsaved
+    warned = state_of(graph).savers.unsaved
     for pipeline in pipelines:
         if pipeline.plan.resume == "restart" or pipeline in warned or not _is_in_checkpoints(pipeline, graph):
             continue
@@ -294,7 +294,7 @@ def warn_unsaved(pipelines: Sequence[Pipeline], graph: Any) -> None:
 def _is_saved(pipeline: Pipeline, graph: Any) -> bool:
     """Whether the saver of a monitored session saves the position; in a plain one, any saver. True without a saver."""
     scopes = {saver_of(op) for op in _saves(pipeline.position_variables[0].handle)}
-    saver = state_of(graph).saver
+    saver = state_of(graph).savers.monitored
     if saver is None:
         return bool(scopes) or not any(map(is_save, graph.get_operations()))
     return saver.saver_def is None or saver.saver_def.save_tensor_name.rpartition("/")[0] in scopes

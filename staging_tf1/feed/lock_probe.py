@@ -111,8 +111,7 @@ def lock_probe_of(session: Any) -> LockProbe:
     """Return the probe of `session`; the first call creates it."""
     state = session_state_of(session)
     state.lock_probe = state.lock_probe or LockProbe(session)
-    probe: LockProbe = state.lock_probe
-    return probe
+    return state.lock_probe
 
 
 def _reads(pipeline: Pipeline) -> bool:

@@ -220,9 +220,9 @@ def cluster_of(pipelines: Iterable[Pipeline]) -> Cluster | None:
 
 def pipelines_of(graph: Any) -> list[Pipeline]:
     """Return the pipelines that were built in `graph`, oldest first."""
-    return list(state_of(graph).pipelines)
+    return list(state_of(graph).pipelines.built)
 
 
 def add_pipeline(graph: Any, pipeline: Pipeline) -> None:
     """Add a pipeline to `pipelines_of(graph)`."""
-    state_of(graph).pipelines.append(pipeline)
+    state_of(graph).pipelines.built.append(pipeline)

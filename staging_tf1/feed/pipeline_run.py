@@ -73,14 +73,13 @@ class PipelineRun:
             ProducerRun(producer, readers.rotation, self.delivery) for producer in readers.for_threads()
         )
         self.states = [state for producer in self.producers for state in producer.states]
-        state = state_of(session.graph)
         tuned = [producer for producer in self.producers if producer.producer.autotune]
         self._stopping = Stop()
         self._autotuner = Autotuner(pipeline, session, tuned, self._stopping) if tuned else None
         self.threads = self._make_threads()
         canceller.runs.append(self)
         session_state_of(session).runs[pipeline] = self
-        state.pipeline_runs.add(self)
+        state_of(session.graph).pipelines.runs.add(self)
 
     def _make_threads(self) -> list[threading.Thread]:
         threads: list[threading.Thread] = []
@@ -194,8 +193,7 @@ class PipelineRun:
 
 def run_in(session: Any, pipeline: Pipeline) -> PipelineRun | None:
     """Return the run of `pipeline` in `session`; None if it was not started there."""
-    run: PipelineRun | None = session_state_of(session).runs.get(pipeline)
-    return run
+    return session_state_of(session).runs.get(pipeline)
 
 
 def runs_in(session: Any, pipelines: Iterable[Pipeline]) -> list[PipelineRun]:
@@ -221,7 +219,7 @@ def end_run(run: PipelineRun) -> None:
 
 def all_runs(graph: Any, pipeline: Pipeline) -> list[PipelineRun]:
     """Return the runs of `pipeline` in all sessions of its graph that have not been freed."""
-    return [run for run in list(state_of(graph).pipeline_runs) if run.pipeline is pipeline]
+    return [run for run in list(state_of(graph).pipelines.runs) if run.pipeline is pipeline]
 
 
 def end_stopped(pipelines: Sequence[Pipeline], session: Any) -> None:

@@ -121,8 +121,7 @@ def is_prepared(pipeline: Pipeline, session: Any) -> bool:
 
 def take_prepared(pipeline: Pipeline, session: Any) -> Prepared:
     """Remove and return what `pipeline` needs to start."""
-    prepared: Prepared = session_state_of(session).prepared.pop(pipeline)
-    return prepared
+    return session_state_of(session).prepared.pop(pipeline)
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def register(pipeline: Pipeline) -> None:
     _warn_if_built_before(graph, pipeline)
     add_pipeline(graph, pipeline)
     guard_restores()
-    runner = state_of(graph).runners[pipeline] = PipelineRunner(pipeline)
+    runner = state_of(graph).pipelines.runners[pipeline] = PipelineRunner(pipeline)
     if not pipeline.lockstep:
         graph.add_to_collection(tf.GraphKeys.QUEUE_RUNNERS, runner)
 
@@ -116,18 +116,17 @@ def _warn_if_built_before(graph: Any, pipeline: Pipeline) -> None:
 
 def runner_of(graph: Any, pipeline: Pipeline) -> PipelineRunner:
     """Return the runner that starts the threads of a pipeline of `graph`."""
-    runner: PipelineRunner = state_of(graph).runners[pipeline]
-    return runner
+    return state_of(graph).pipelines.runners[pipeline]
 
 
 def start_together(graph: Any, together: bool) -> None:
     """Set whether all pipelines of `graph` start together, as in a MonitoredSession."""
-    state_of(graph).starts_together = together
+    state_of(graph).pipelines.start_together = together
 
 
 def are_started_together(graph: Any) -> bool:
     """Whether a `StagingHook` starts the pipelines of `graph`."""
-    return state_of(graph).starts_together
+    return state_of(graph).pipelines.start_together
 
 
 def prepare_to_start(session: Any, pipeline: Pipeline) -> Prepared:

@@ -17,7 +17,7 @@ from staging_tf1.arguments import only_known, op_name, shown
 from staging_tf1.errors import BuildError, SpecError
 from staging_tf1.graph.elements import declare, to_tensors, types_of
 from staging_tf1.graph.guards import building
-from staging_tf1.graph.state import GraphState, Store, StoreKey, counted_state_of
+from staging_tf1.graph.state import KnownStores, Store, StoreKey, counted_state_of
 
 __all__ = ["BaseStagingArea", "areas_of"]
 
@@ -316,14 +316,14 @@ def _op_name(name: str) -> str:
 
 
 def _stores(graph: Any) -> dict[StoreKey, Store]:
-    state = counted_state_of(graph)
-    _search_new_ops(graph, state)
-    return state.stores
+    known = counted_state_of(graph).stores
+    _search_new_ops(graph, known)
+    return known.by_key
 
 
-def _search_new_ops(graph: Any, state: GraphState) -> None:
+def _search_new_ops(graph: Any, known: KnownStores) -> None:
     ops = graph.get_operations()
-    for op in ops[state.searched_ops :]:
+    for op in ops[known.searched_ops :]:
         kind = _KINDS.get(op.type)
         if kind is None:
             continue
@@ -332,10 +332,9 @@ def _search_new_ops(graph: Any, state: GraphState) -> None:
         key = StoreKey(kind, op.get_attr("container").decode(), name)
         dtypes = None if op.type in _PARTIAL else tuple(op.get_attr("dtypes"))
         store = Store(op.get_attr("capacity"), op.get_attr("memory_limit"), dtypes, op, f"the op {op.name!r}")
-        known = state.stores.setdefault(key, store)
-        if known.dtypes is None:
-            state.stores[key] = store
-    state.searched_ops = len(ops)
+        if known.by_key.setdefault(key, store).dtypes is None:
+            known.by_key[key] = store
+    known.searched_ops = len(ops)
 
 
 def _text(value: Any) -> str:

@@ -54,7 +54,7 @@ def probes_of(graph: Any, hidden: Collection[str] = ()) -> dict[str, Probe]:
       graph: the graph.
       hidden: keys of queues and areas to leave out, because they are parts of something else.
     """
-    probes: dict[str, Probe] = state_of(graph).probes
+    probes = state_of(graph).ops.probes
     if not graph.finalized:
         queues = [op for op in graph.get_operations() if op.type in _QUEUE_OPS or op.type == "Barrier"]
         with graph.as_default(), tf.control_dependencies(None), tf.name_scope("staging_doctor/"):

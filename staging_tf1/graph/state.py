@@ -1,6 +1,6 @@
 """What the package stores per graph and per session, as one attribute of each.
 
-The rooms above keep their objects here, each with functions that return them with their types.
+The rooms above keep their objects here. Their classes are imported for type hints only: at run time, imports go down.
 """
 
 from __future__ import annotations
@@ -8,11 +8,26 @@ from __future__ import annotations
 import threading
 import weakref
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from staging_tf1._tf import count_runs
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.callsite import CallSite
+
+if TYPE_CHECKING:
+    from staging_tf1.cluster.fence import Fence
+    from staging_tf1.cluster.snapshot import Copies
+    from staging_tf1.feed.chain import Chain
+    from staging_tf1.feed.lock_probe import LockProbe
+    from staging_tf1.feed.pipeline import Pipeline
+    from staging_tf1.feed.pipeline_run import PipelineRun
+    from staging_tf1.feed.prepare import Prepared
+    from staging_tf1.feed.queue_runner import PipelineRunner
+    from staging_tf1.graph.area_base import BaseStagingArea
+    from staging_tf1.graph.probes import Probe
+    from staging_tf1.graph.sync_tokens import SyncTokens
+    from staging_tf1.lifecycle.last_save import LastSave
+    from staging_tf1.lifecycle.runtime import SessionRuntime
 
 __all__ = ["GraphState", "SessionState", "Store", "StoreKey", "counted_state_of", "session_state_of", "state_of"]
 
@@ -45,43 +60,25 @@ class Store:
 
 
 @dataclass
-class GraphState:
-    """The record of one graph."""
+class KnownStores:
+    """The kernels' stores of one graph."""
 
-    # In the order of construction. Strong references, because the ops of an area outlive the Python object.
-    areas: list[Any] = field(default_factory=list)
-    # For each line that built something, the value of `runs` when it last did.
-    built: dict[CallSite, int] = field(default_factory=dict)
-    # Its `Session.run` calls, from the first `counted_state_of` on.
-    runs: int = 0
-    counts_runs: bool = False
-    # The kernels' stores, as declared by our areas and by ops found in the graph.
-    stores: dict[StoreKey, Store] = field(default_factory=dict)
+    # As declared by our areas, and by ops found in the graph.
+    by_key: dict[StoreKey, Store] = field(default_factory=dict)
     # How many of the graph's ops have been searched for stores that were imported or made by other code.
     searched_ops: int = 0
-    # The functions of its library, as FunctionDefs by name, when they were last read.
-    functions: dict[str, Any] = field(default_factory=dict)
-    # Ops made once: by the name of what they look at, for the queue of `SyncReplicasOptimizer`, by variables.
-    probes: dict[str, Any] = field(default_factory=dict)
-    sync_tokens: Any = None
-    uninitialized: dict[tuple[str, ...], Any] = field(default_factory=dict)
-    # In a cluster: the check in each step, and the savers that write copies. They are made at most once.
-    fence: Any = None
-    copies: Any = None
-    makes_copies: bool = False
-    # The pipelines, oldest first, and what starts the threads of each.
-    pipelines: list[Any] = field(default_factory=list)
-    runners: dict[Any, Any] = field(default_factory=dict)
-    # Whether a `StagingHook` starts them.
-    starts_together: bool = False
-    # Their runs in all sessions.
-    pipeline_runs: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
-    # Of savers: the last call, whether errors are explained also without a pipeline, and that of a monitored session.
-    last_save: Any = None
-    guards_savers: bool = False
-    saver: Any = None
-    # The pipelines whose position they do not save, and that were told.
-    unsaved: set[Any] = field(default_factory=set)
+
+
+@dataclass
+class BuildLog:
+    """The `Session.run` calls of one graph, and what was built between them."""
+
+    # The calls, from the first `counted_state_of` on.
+    runs: int = 0
+    # Whether calls are counted.
+    is_counting: bool = False
+    # For each line that built something, the value of `runs` when it last did.
+    built: dict[CallSite, int] = field(default_factory=dict)
 
     def note_run(self) -> None:
         """Count a run that is about to start.
@@ -94,26 +91,89 @@ class GraphState:
 
 
 @dataclass
+class SharedOps:
+    """Ops that are made only once in a graph."""
+
+    # What looks at an area or queue without waiting, by the key of that area or queue.
+    probes: dict[str, Probe] = field(default_factory=dict)
+    # Those on the queue of `SyncReplicasOptimizer`; None without such a queue.
+    sync_tokens: SyncTokens | None = None
+    # The tensor with the names of the uninitialized variables, by the names of the variables that are asked about.
+    uninitialized: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    # The check in each step that its worker is part of the run of the cluster; None outside a cluster.
+    fence: Fence | None = None
+    # The savers that write copies; None before the graph is finalized, and where none do.
+    copies: Copies | None = None
+    # Whether `copies` will be made when the graph is finalized.
+    copies_are_due: bool = False
+
+
+@dataclass
+class PipelinesState:
+    """The pipelines of one graph."""
+
+    # Oldest first.
+    built: list[Pipeline] = field(default_factory=list)
+    # What starts the threads of each.
+    runners: dict[Pipeline, PipelineRunner] = field(default_factory=dict)
+    # Whether a `StagingHook` starts all of them.
+    start_together: bool = False
+    # Their runs in all sessions. A run that nothing else holds is freed.
+    runs: weakref.WeakSet[PipelineRun] = field(default_factory=weakref.WeakSet)
+
+
+@dataclass
+class SaversState:
+    """What is known about the savers of one graph."""
+
+    # Whether an error of a restore is explained although the graph has no pipeline.
+    are_guarded: bool = False
+    # The `tf.train.Saver` of a monitored session; None without one.
+    monitored: Any = None
+    # The last call of the saver that saves the checkpoints of a session; None if nothing will repeat it.
+    last_save: LastSave | None = None
+    # The pipelines whose position no saver saves, after the warning that says so.
+    unsaved: set[Pipeline] = field(default_factory=set)
+
+
+@dataclass
+class GraphState:
+    """The record of one graph."""
+
+    # In the order of construction. Strong references, because the ops of an area outlive the Python object.
+    areas: list[BaseStagingArea] = field(default_factory=list)
+    # The functions of its library, as FunctionDefs by name, when they were last read.
+    functions: dict[str, Any] = field(default_factory=dict)
+    # Each of the others is explained by its class.
+    stores: KnownStores = field(default_factory=KnownStores)
+    log: BuildLog = field(default_factory=BuildLog)
+    ops: SharedOps = field(default_factory=SharedOps)
+    pipelines: PipelinesState = field(default_factory=PipelinesState)
+    savers: SaversState = field(default_factory=SaversState)
+
+
+@dataclass
 class SessionState:
     """The record of one session."""
 
-    # By pipeline: those that run, and those that are prepared but not started.
-    runs: dict[Any, Any] = field(default_factory=dict)
-    prepared: dict[Any, Any] = field(default_factory=dict)
-    # The pipelines that were started before.
-    started: set[Any] = field(default_factory=set)
+    # The pipelines that run, each with its run.
+    runs: dict[Pipeline, PipelineRun] = field(default_factory=dict)
+    # The pipelines that are prepared but not started, each with what it needs to start.
+    prepared: dict[Pipeline, Prepared] = field(default_factory=dict)
+    # The pipelines that have been started in this session before.
+    started: set[Pipeline] = field(default_factory=set)
     # Held while pipelines are prepared.
     lock: threading.RLock = field(default_factory=threading.RLock)
-    # Of the chief: whether it continues a run that is under way; None if its creator does not know.
+    # On the chief, whether the session continues a run of the cluster; None if its creator does not know.
     continues_run: bool | None = None
-    # What its runs go through (`feed/chain.py`).
-    chain: Any = None
+    # What its runs go through.
+    chain: Chain | None = None
     # Whether its steps are seen (`lifecycle/steps.py`).
     is_watched: bool = False
     # What `start()` has begun in it.
-    runtime: Any = None
-    # How often its feed threads hold the GIL (`feed/lock_probe.py`).
-    lock_probe: Any = None
+    runtime: SessionRuntime | None = None
+    # How often its feed threads hold the GIL.
+    lock_probe: LockProbe | None = None
 
 
 def state_of(graph: Any) -> GraphState:
@@ -128,9 +188,9 @@ def state_of(graph: Any) -> GraphState:
 def counted_state_of(graph: Any) -> GraphState:
     """Return the record of `graph`, whose runs are counted from the first call on."""
     state = state_of(graph)
-    if not state.counts_runs:
-        state.counts_runs = True
-        count_runs(graph, state.note_run)
+    if not state.log.is_counting:
+        state.log.is_counting = True
+        count_runs(graph, state.log.note_run)
     return state
 
 

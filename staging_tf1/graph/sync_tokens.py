@@ -59,12 +59,11 @@ def sends_gradients(ops: Iterable[Any]) -> bool:
 
 def sync_tokens_of(graph: Any) -> SyncTokens | None:
     """Return the ops on the queue of `graph`, made while the graph is open; None if no optimizer has made one."""
-    state = state_of(graph)
-    if state.sync_tokens is None and not graph.finalized:
+    ops = state_of(graph).ops
+    if ops.sync_tokens is None and not graph.finalized:
         queue = next((op for op in graph.get_operations() if is_sync_token_queue(op)), None)
-        state.sync_tokens = None if queue is None else _make(graph, queue)
-    tokens: SyncTokens | None = state.sync_tokens
-    return tokens
+        ops.sync_tokens = None if queue is None else _make(graph, queue)
+    return ops.sync_tokens
 
 
 def _make(graph: Any, queue: Any) -> SyncTokens:

@@ -37,12 +37,12 @@ def report_uninitialized(graph: Any, variables: Sequence[Any]) -> Any:
             with tf.device("/cpu:0"):
                 names = tf.constant([variable.op.name for variable in variables])
                 report, _ = tf.dynamic_partition(names, tf.cast(tf.stack(initialized), tf.int32), 2)
-        state_of(graph).uninitialized[_key(variables)] = report
+        state_of(graph).ops.uninitialized[_key(variables)] = report
     return report
 
 
 def _report_of(graph: Any, variables: Sequence[Any]) -> Any | None:
-    return state_of(graph).uninitialized.get(_key(variables))
+    return state_of(graph).ops.uninitialized.get(_key(variables))
 
 
 def _key(variables: Sequence[Any]) -> tuple[str, ...]:

@@ -32,8 +32,8 @@ class LastSave:
         if not hasattr(tf.train.Saver.save, _FOLLOWED):
             # On the class, because a scaffold or a hook may have a saver that no collection has.
             tf.train.Saver.save = _followed(tf.train.Saver.save)
-        of_session = state_of(graph).last_save = cls()
-        return of_session
+        last_save = state_of(graph).savers.last_save = cls()
+        return last_save
 
     def note(self, saver: Any, path: Any, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note a call that has saved."""
@@ -59,7 +59,7 @@ def _followed(save: Any) -> Any:
     @functools.wraps(save)
     def followed(self: Any, sess: Any, save_path: Any, global_step: Any = None, *args: Any, **kwargs: Any) -> Any:
         saved = save(self, sess, save_path, global_step, *args, **kwargs)
-        last = state_of(sess.graph).last_save
+        last = state_of(sess.graph).savers.last_save
         if last is not None:
             last.note(self, save_path, global_step, args, kwargs)
         return saved
