@@ -23,7 +23,7 @@ def without_collections() -> Iterator[None]:
 def join_thread(thread: threading.Thread | None, secs: float | None = None) -> None:
     """Wait until a thread of a session has ended, for at most `secs` seconds. It has been told to end.
 
-    Does not wait in that thread itself, in which the garbage collector may close the session: it ends afterwards.
+    Called in that very thread (the garbage collector may close a session there), it returns at once.
     """
     # A thread whose start a Ctrl-C has cut short is not alive, and cannot be joined yet; it ends as soon as it begins.
     # A thread that is starting is not yet `threading.current_thread()`, but has its identity.

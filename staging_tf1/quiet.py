@@ -1,4 +1,4 @@
-"""Imports TensorFlow for the commands: quickly, and without its noise, but with errors and the program's output."""
+"""Imports TensorFlow fast for the commands, and hides its start-up log lines; errors still show."""
 
 from __future__ import annotations
 

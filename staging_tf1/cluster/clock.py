@@ -15,8 +15,8 @@ _MOST_SECS = 1.0
 class Clock:
     """Seconds that pass only while this process runs. Thread-safe.
 
-    `time.monotonic` goes on while a process is stopped. What it measures then is not the silence of others: this
-    process could not have heard them. A thread must call `now` every `TICK_SECS`.
+    `time.monotonic` goes on while a process is stopped. A process that was stopped could not hear the others, so that
+    time does not count as their silence. A thread must call `now` every `TICK_SECS`.
 
     Args:
       monotonic: a clock that goes on.

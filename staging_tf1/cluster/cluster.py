@@ -68,8 +68,8 @@ class Cluster:
       save_copies: whether a checkpoint is written from copies, which are made on the parameter servers while all
         workers stand still. The servers then need memory for the variables twice. Without copies, the workers stand
         still until the checkpoint is written.
-      allow_missing: whether a run may end without the records that a worker has not consumed which is gone. By default
-        the chief saves its last checkpoint, and then raises ClusterError. True makes that a warning. With
+      allow_missing: whether a run may end when a worker is gone and part of its share is unread. By default the chief
+        saves its last checkpoint, and then raises ClusterError. True makes that a warning. With
         `staged(share="dynamic")` the others consume these records, so it is always a warning.
       job: the old name of `job_name`.
       index: the old name of `task_index`.

@@ -138,7 +138,7 @@ class Connection:
 
 
 def recovered_from(error: Exception) -> Exception | None:
-    """Return `error` as one after which a MonitoredSession begins again; None if it is none.
+    """Return the error that makes a MonitoredSession create its session anew, made of `error`; None if there is none.
 
     A step that a lost server interrupts may have been cancelled first.
 

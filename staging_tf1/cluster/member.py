@@ -418,12 +418,12 @@ class Member:
         chief = self.layout.chief
         what = f"{chief} at {self.layout.address(chief)} to initialize or restore the variables"
 
-        def said(entries: dict[str, Any]) -> str:
+        def waiting_for(entries: dict[str, Any]) -> str:
             if self.clock.now() > end:
                 raise ClusterError(f"{self.task} has waited {secs:.0f} s for {what}. Start {chief}, or see its log.")
             return what
 
-        entries = self.await_entries(is_ready, said, ["run", *(f"ready/{name}" for name in pipelines)])
+        entries = self.await_entries(is_ready, waiting_for, ["run", *(f"ready/{name}" for name in pipelines)])
         self.run_id, self.variables = entries["run"]["id"], entries["run"].get("variables")
         return str(self.run_id)
 
@@ -439,13 +439,13 @@ class Member:
         def missing(entries: dict[str, Any]) -> list[Task]:
             return [task for task in self.layout.workers if entries.get(f"joined/{task}") != self.run_id]
 
-        def said(entries: dict[str, Any]) -> str:
+        def waiting_for(entries: dict[str, Any]) -> str:
             named = ", ".join(map(self.signs.described, missing(entries)))
             if self.clock.now() > end:
                 raise ClusterError(f"{self.task} has waited {secs:.0f} s for {named}, to train in step. Start them.")
             return f"{named}, to train in step"
 
-        self.await_entries(lambda entries: not missing(entries) or self._has_moved_on(entries), said)
+        self.await_entries(lambda entries: not missing(entries) or self._has_moved_on(entries), waiting_for)
 
     def _has_moved_on(self, entries: dict[str, Any]) -> bool:
         run = entries.get("run")
@@ -539,7 +539,7 @@ class Member:
                 )
             return "run" in entries and entries["run"]["state"] == "ended"
 
-        def said(entries: dict[str, Any]) -> str:
+        def waiting_for(entries: dict[str, Any]) -> str:
             if self.signs.is_gone(chief):
                 raise ClusterError(
                     f"{self.task} has finished, but {self.signs.described(chief)} has not saved the last checkpoint. "
@@ -547,7 +547,7 @@ class Member:
                 )
             return f"{chief} to save the last checkpoint"
 
-        self.await_entries(over, said, ["run"])
+        self.await_entries(over, waiting_for, ["run"])
 
     # Every task.
 
@@ -585,7 +585,7 @@ class Member:
 
 
 def model_lost(task: Task, reason: str) -> str:
-    """Return what the chief says whose data has ended, when the model is lost before the others have finished."""
+    """Return the message of a chief that has no data left, when the model is lost before the workers finish."""
     return (
         f"{task} has no batch left and waits for the other workers, but {reason} and lost the model. Start {task} "
         f"again: it restores the last checkpoint, for which the other workers wait."

@@ -110,7 +110,7 @@ def await_end(member: Member) -> None:
         # Workers that are gone may return to the model that this task holds, unless others have finished it.
         return run["state"] == "ended" or (bool(finished) and all_gone)
 
-    def said(entries: dict[str, Any]) -> str | None:
+    def waiting_for(entries: dict[str, Any]) -> str | None:
         run = entries.get("run")
         if run is None or run["state"] != "failed":
             return None
@@ -119,7 +119,7 @@ def await_end(member: Member) -> None:
             f"have ended, or when none has given a sign of life for {member.silence_secs:g} s"
         )
 
-    entries = member.await_entries(over, said)
+    entries = member.await_entries(over, waiting_for)
     if gone and entries["run"]["state"] != "ended":
         logging.warning("%s ends without: %s", member.task, ", ".join(map(signs.described, gone)))
     _leave(member, entries["run"]["id"])

@@ -10,7 +10,7 @@ import numpy as np
 
 from staging_tf1._tf import profiled
 from staging_tf1.feed.pipeline import Producer
-from staging_tf1.feed.readers import IndexReader, Numbered, Reader, RotationReader, StreamReader, draw, read_batch
+from staging_tf1.feed.readers import IndexReader, ReadBatch, Reader, RotationReader, StreamReader, draw, read_batch
 from staging_tf1.feed.sequencer import Rotation
 from staging_tf1.feed.source_errors import SkipCounter, errors_only
 from staging_tf1.feed.supply import Supply
@@ -19,7 +19,7 @@ from staging_tf1.fork import refuse_if_forked
 from staging_tf1.sources import Source, StreamSource
 
 
-class Batch(NamedTuple):
+class FedBatch(NamedTuple):
     """A batch that was read, and its number in the source's order."""
 
     number: int
@@ -54,7 +54,7 @@ class BatchReader:
         """Whether there is a source to read. If not, the graph computes the batches."""
         return self._reader is not None
 
-    def next(self, state: ThreadState) -> Batch | None:
+    def next(self, state: ThreadState) -> FedBatch | None:
         """Return the next batch; None at the end. A skipped batch is counted in `state`.
 
         Raises:
@@ -71,7 +71,7 @@ class BatchReader:
                 event.set_metadata(batch=state.batch)
             return batch
 
-    def _next(self, state: ThreadState) -> Batch | None:
+    def _next(self, state: ThreadState) -> FedBatch | None:
         assert self._reader is not None
         with errors_only(f"'{self.producer.name}'"):
             numbered = self._reader.take(lambda error: self.skip(state, error))
@@ -80,7 +80,7 @@ class BatchReader:
             if numbered is None:
                 return None
             state.batch = numbered.number
-            return Batch(numbered.number, self._arrays(numbered, state))
+            return FedBatch(numbered.number, self._arrays(numbered, state))
 
     def skip(self, state: ThreadState, error: BaseException) -> None:
         """Count a skipped batch; raise `error` if that exceeds the limit."""
@@ -95,7 +95,7 @@ class BatchReader:
         before, self._delivered = self._delivered, number + 1
         return self._delivered - before
 
-    def _arrays(self, numbered: Numbered, state: ThreadState) -> list[np.ndarray[Any, Any]] | None:
+    def _arrays(self, numbered: ReadBatch, state: ThreadState) -> list[np.ndarray[Any, Any]] | None:
         try:
             if numbered.error is not None:
                 raise numbered.error
@@ -106,7 +106,7 @@ class BatchReader:
 
 
 class SuppliedReader(BatchReader):
-    """Reads the batches that a supply names. `Batch.number` is their place in the order of delivery.
+    """Reads the batches that a supply names. `FedBatch.number` is their place in the order of delivery.
 
     Args:
       producer: with a random-access source.
@@ -126,7 +126,7 @@ class SuppliedReader(BatchReader):
         """True."""
         return True
 
-    def _next(self, state: ThreadState) -> Batch | None:
+    def _next(self, state: ThreadState) -> FedBatch | None:
         state.now(WAITING_FOR_SHARE)
         source, rule = self.producer.source, self.producer.plan.skip_rule
         assert isinstance(source, Source)
@@ -147,7 +147,7 @@ class SuppliedReader(BatchReader):
             self._supply.skip(named.batch)
         else:
             self._batches[place] = named.batch
-        return Batch(place, arrays)
+        return FedBatch(place, arrays)
 
     def stop(self) -> None:
         """See base class."""

@@ -24,7 +24,7 @@ _IMMUTABLE = (int, float, complex, str, bytes, np.generic)
 _END = object()
 
 
-class Numbered(NamedTuple):
+class ReadBatch(NamedTuple):
     """A batch and its number in the source's order, from 0."""
 
     number: int
@@ -43,7 +43,7 @@ def _raise(error: BaseException) -> None:
 class Reader(Protocol):
     """What a feed thread takes batches from."""
 
-    def take(self, skip: Skip = _raise) -> Numbered | None:
+    def take(self, skip: Skip = _raise) -> ReadBatch | None:
         """Return the next batch, in arrays of its own, or None at the end. Thread-safe.
 
         Args:
@@ -61,7 +61,7 @@ class IndexReader:
         self._next = start
         self._lock = threading.Lock()
 
-    def take(self, skip: Skip = _raise) -> Numbered | None:
+    def take(self, skip: Skip = _raise) -> ReadBatch | None:
         with self._lock:
             index = self._next
             if self._numbers is not None and index not in self._numbers:
@@ -77,16 +77,16 @@ def draw(source: Source, index: int) -> None:
         source.draw(index)
 
 
-def read_batch(source: Source, rule: SkipRule, index: int) -> Numbered:
+def read_batch(source: Source, rule: SkipRule, index: int) -> ReadBatch:
     """Return batch `index` of a random-access source, in arrays of its own."""
     try:
         with naming_batch(index):
-            return Numbered(index, _given_away(source, source.batch(index)))
+            return ReadBatch(index, _given_away(source, source.batch(index)))
     except (Stopped, CannotStart):
         # Not the batch's fault, even if the types to skip include Exception.
         raise
     except rule.types as error:
-        return Numbered(index, None, error)
+        return ReadBatch(index, None, error)
 
 
 class StreamReader:
@@ -100,7 +100,7 @@ class StreamReader:
         self._ended = False
         self._lock = threading.Lock()
 
-    def take(self, skip: Skip = _raise) -> Numbered | None:
+    def take(self, skip: Skip = _raise) -> ReadBatch | None:
         with self._lock:
             if self._ended:
                 return None
@@ -114,7 +114,7 @@ class StreamReader:
                     # A generator has ended now, and raises StopIteration next. Other iterators may continue.
                     self._next += 1
                     self._bad = index
-                    return Numbered(index, None, error)
+                    return ReadBatch(index, None, error)
                 except BaseException:
                     self._ended = True
                     raise
@@ -131,7 +131,7 @@ class StreamReader:
                 return None
             self._next += 1
             # Under the lock, because the source may write the next batch to the same buffer.
-            return Numbered(index, _given_away(self._source, batch))
+            return ReadBatch(index, _given_away(self._source, batch))
 
     def _iterator(self) -> Iterator[Any]:
         if self._batches is None:
@@ -168,7 +168,7 @@ class RotationReader:
         self._round = start
         self._lock = threading.Lock()
 
-    def take(self, skip: Skip = _raise) -> Numbered | None:
+    def take(self, skip: Skip = _raise) -> ReadBatch | None:
         with self._lock:
             number = self._round
             self._round += 1
@@ -179,7 +179,7 @@ class RotationReader:
                 numbered = self._stream.take()
         return None if numbered is None else numbered._replace(number=number)
 
-    def _fault(self, number: int, numbered: Numbered) -> BaseException | None:
+    def _fault(self, number: int, numbered: ReadBatch) -> BaseException | None:
         """Return the exception for which the batch is skipped, if any."""
         if numbered.error is not None or not self._rule.types:
             return numbered.error

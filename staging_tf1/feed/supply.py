@@ -26,7 +26,7 @@ _MOST_AHEAD = 1024
 _LOST_SECS = 2.0
 
 
-class Named(NamedTuple):
+class NextBatch(NamedTuple):
     """One batch to read."""
 
     # In the order in which this process delivers, from 0.
@@ -38,7 +38,7 @@ class Named(NamedTuple):
 class Supply(Protocol):
     """Tells the feed threads of one producer which batches to read. Thread-safe."""
 
-    def next(self) -> Named | None:
+    def next(self) -> NextBatch | None:
         """Return the next batch to read; None at the end. May wait until the chief hands out more."""
 
     def skip(self, batch: int) -> None:
@@ -63,12 +63,12 @@ class LocalSupply:
     def __init__(self, acked: Acked, num_batches: int | None, skip: Callable[[int], None]) -> None:
         rest = itertools.count(acked.end) if num_batches is None else range(acked.end, num_batches)
         gaps = [batch for batch in acked.unacked(acked.end) if num_batches is None or batch < num_batches]
-        self._named = itertools.starmap(Named, enumerate(itertools.chain(gaps, rest)))
+        self._named = itertools.starmap(NextBatch, enumerate(itertools.chain(gaps, rest)))
         self._stopped = False
         self._lock = threading.Lock()
         self.skip = skip
 
-    def next(self) -> Named | None:
+    def next(self) -> NextBatch | None:
         """See base class."""
         with self._lock:
             return None if self._stopped else next(self._named, None)
@@ -141,7 +141,7 @@ class LeasedSupply:
         self._stopped = threading.Event()
         self._lock = threading.Lock()
 
-    def next(self) -> Named | None:
+    def next(self) -> NextBatch | None:
         """See base class.
 
         Raises:
@@ -159,7 +159,7 @@ class LeasedSupply:
                     self._pace.took(now)
                     self._prepare(now)
                     self._place += 1
-                    return Named(self._place - 1, self._left.popleft())
+                    return NextBatch(self._place - 1, self._left.popleft())
                 if self._is_over():
                     return None
         return None

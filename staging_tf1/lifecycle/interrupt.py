@@ -81,8 +81,8 @@ class InterruptWatcher:
             self._owed, self.has_interrupted, self.is_watching = None, False, True
             _signals.add(self)
 
-    def owed(self) -> BaseException | None:
-        """Return the exception that a signal owes to the main thread, which calls this; once, and then None.
+    def take_lost_interrupt(self) -> BaseException | None:
+        """Return, once, a KeyboardInterrupt or SystemExit that Python dropped. Call it in the main thread.
 
         Python drops an exception that a handler raises within a `__del__`. The step then fails only because its feed
         threads have stopped, and must raise that exception instead.

@@ -45,7 +45,7 @@ class _Tower:
     # The feeds of the next put; None if nothing has been read ahead.
     pending: dict[Any, Any] | None = None
     # Batches of this tower that were read because a tower that shares the input needed a later one.
-    dealt: deque[dict[Any, Any]] = field(default_factory=deque)
+    read_for_tower: deque[dict[Any, Any]] = field(default_factory=deque)
     ended: bool = False
     # Gets that the graph had counted when the last run began.
     taken: int = 0
@@ -161,7 +161,7 @@ class Lockstep:
         self._next_in_rotation = 0
         for tower in self.towers:
             tower.staged, tower.pending, tower.ended, tower.in_flight = 0, None, False, False
-            tower.dealt.clear()
+            tower.read_for_tower.clear()
 
     def stop(self) -> None:
         """Tell the reading thread to end, if there is one."""
@@ -192,13 +192,13 @@ class Lockstep:
     def _read_ahead(self, tower: _Tower) -> None:
         if tower.pending is not None:
             return
-        while not (tower.dealt or tower.ended):
+        while not (tower.read_for_tower or tower.ended):
             if self._side is None:
                 self._read(tower)
             else:
                 self._side.call(partial(self._read, tower))
-        if tower.dealt:
-            tower.pending = tower.dealt.popleft()
+        if tower.read_for_tower:
+            tower.pending = tower.read_for_tower.popleft()
 
     def _read(self, tower: _Tower) -> None:
         """Read one batch. Towers that share an input read it in rotation, whichever of them needs a batch."""
@@ -212,7 +212,7 @@ class Lockstep:
             # As in feed threads, a bad batch is skipped within the rotation.
             self._next_in_rotation += shares
             if feeds is not None:
-                reading.dealt.append(feeds)
+                reading.read_for_tower.append(feeds)
             else:
                 for tower in sharing:
                     tower.ended = True

@@ -65,8 +65,8 @@ class SessionRuntime:
     Attributes:
       steps: the steps of the session.
       ended_well: whether the loop ended without an error.
-      ends_with_session: in synchronous training, the chief's thread that applies the gradients waits for more of them
-        until the session is closed. The coordinator would wait for it in vain, and print the error that ends it.
+      ends_with_session: threads that are joined after the session has been closed, and not by the coordinator: in
+        synchronous training, the chief's thread that applies the gradients waits for more of them until then.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ class Steps:
     Args:
       session: the session of the steps.
       pipelines: the pipelines of its graph, started.
-      watcher: knows what a signal owes to the main thread.
+      watcher: knows an interrupt that Python dropped.
       interruptible: whether a step must be able to stop waiting for a lockstep source.
       waits_for_workers: whether the step that finds the end of shared data waits on the chief for the other workers.
 
@@ -109,7 +109,7 @@ class Steps:
             ready = [(lockstep, *lockstep.first_puts()) for lockstep in self._lockstep.values()]
             if any(puts for _, puts, _ in ready):
                 # One run for all.
-                feeds = {key: fed for _, _, of_lockstep in ready for key, fed in of_lockstep.items()}
+                feeds = {key: fed for _, _, feeds_of_lockstep in ready for key, fed in feeds_of_lockstep.items()}
                 every = [puts for _, puts, _ in ready]
                 try:
                     with self.timed.waits(every):

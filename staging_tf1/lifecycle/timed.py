@@ -26,7 +26,7 @@ class TimedRuns(Handler):
     Args:
       graph: the graph of the session.
       waiting: measures before each run.
-      watcher: knows what a signal owes to the main thread.
+      watcher: knows an interrupt that Python dropped.
       cluster: the cluster of the session, if there is one.
 
     Attributes:
@@ -87,10 +87,10 @@ class TimedRuns(Handler):
         # Also after a Ctrl-C at the beginning of a run.
         self.pending.pop(threading.get_ident(), None)
         if not isinstance(error, Exception):
-            self._watcher.owed()
+            self._watcher.take_lost_interrupt()
             free_run_lock(self._graph)
             return
-        interrupted = interruption(error) or self._watcher.owed()
+        interrupted = interruption(error) or self._watcher.take_lost_interrupt()
         if interrupted is not None:
             raise interrupted from None
         if self._cluster is not None and refused(error):

@@ -292,7 +292,7 @@ def _in_share(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
         )
     return Diagnosis(
         f"{cause}, and the other workers have not consumed those that they have been given",
-        "Look at their logs: one of them computes a long step, or has stopped to step",
+        "Look at their logs: one of them computes a long step, or has stopped stepping",
     )
 
 

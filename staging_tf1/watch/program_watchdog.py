@@ -53,7 +53,10 @@ class _LateObserver(Observer):
 
 
 class ProgramWatchdog(Watchdog):
-    """Reports only what a run waits for, and only once nothing moves: the program did not ask to be watched."""
+    """Reports only what a run waits for, and only when nothing has moved for a while.
+
+    The user did not ask for reports.
+    """
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ __all__ = ["is_compressed", "unpacked"]
 
 _EITHER_FORMAT = 32 + zlib.MAX_WBITS  # makes zlib detect whether a stream is gzip or zlib
 _ZSTD = b"\x28\xb5\x2f\xfd"  # the first bytes of a zstd frame
-# And the last three of the first four bytes of a frame that holds no data. The first one is from 0x50 to 0x5f.
+# Bytes 1 to 3 of a frame without data, which readers skip. Byte 0 is from 0x50 to 0x5f.
 _SKIPPED = b"\x2a\x4d\x18"
 _CHUNK_BYTES = 1 << 20
 
