@@ -9,6 +9,7 @@ import sysconfig
 import time
 
 from staging_tf1.feed.threads import ThreadState
+from staging_tf1.garbage import without_collections
 from staging_tf1.graph.callsite import CallSite, is_users
 from staging_tf1.workers.process import frames_for
 
@@ -29,7 +30,10 @@ def users_line(ident: int | None) -> CallSite | None:
     for there in frames_for(ident) or ():
         if _is_users(there.filename):
             return CallSite(*there)
-    frame = sys._current_frames().get(ident) if ident is not None else None
+    # Python up to 3.11 holds a lock while it makes this dict. Garbage that is found just then may need it, such as a
+    # graph of TensorFlow (python/cpython issue 106883).
+    with without_collections():
+        frame = sys._current_frames().get(ident) if ident is not None else None
     while frame is not None:
         filename = frame.f_code.co_filename
         if _is_users(filename):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from typing import Any
@@ -258,3 +260,42 @@ def test_the_users_line_of_a_thread() -> None:
     thread.join()
     assert line is not None and str(line).startswith("test_diagnosis.py:") and line.function == "stand_here"
     assert users_location(None) == ""
+
+
+# Python makes frame objects while it holds a lock that the garbage needs. A thread has none before.
+COLLECTS = """
+import gc, sys, threading
+from staging_tf1.watch.thread_location import users_line
+
+class Dying:
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        sys._current_frames()
+
+ended = threading.Event()
+users_line(threading.get_ident())
+for threshold in range(1, 60):
+    ready = threading.Barrier(9)
+    def stand_here():
+        ready.wait()
+        ended.wait()
+    threads = [threading.Thread(target=stand_here, daemon=True) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    ready.wait()
+    gc.collect()
+    gc.disable()
+    Dying()
+    gc.set_threshold(threshold)
+    gc.enable()
+    users_line(threading.get_ident())
+    gc.set_threshold(700)
+print("through")
+"""
+
+
+def test_a_thread_is_looked_at_whatever_garbage_there_is() -> None:
+    # In a process of its own, because the whole process would stand still.
+    done = subprocess.run([sys.executable, "-c", COLLECTS], capture_output=True, text=True, timeout=200, check=False)
+    assert done.stdout == "through\n", done.stderr
