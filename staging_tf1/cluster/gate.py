@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from staging_tf1.cluster.clock import Clock
 
@@ -74,15 +73,6 @@ class Gate:
             self._add(takes, -1)
             if self._closed:
                 self._changed.notify_all()
-
-    @contextmanager
-    def passing(self, *, takes: bool) -> Iterator[None]:
-        """Return a context for a run, from `enter` to `leave`."""
-        self.enter(takes)
-        try:
-            yield
-        finally:
-            self.leave(takes)
 
     def _add(self, takes: bool, number: int) -> None:
         if takes:

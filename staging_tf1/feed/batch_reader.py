@@ -189,7 +189,7 @@ class BatchReaders:
 
     def _reader_of_tower(self, producer: Producer, start: int) -> Reader | None:
         reader = self._reader(producer, start)
-        if reader is None or not producer.in_rotation:
+        if reader is None or not producer.plan.in_rotation:
             return reader
         return RotationReader(reader, self.rotation, producer.tower, start, producer.arrays, producer.plan.skip_rule)
 
@@ -198,7 +198,7 @@ class BatchReaders:
             return None
         if isinstance(producer.source, Source):
             return IndexReader(producer.source, producer.plan.skip_rule, start, producer.plan.limit)
-        return self._stream(producer, producer.source, self.rotation.first if producer.in_rotation else start)
+        return self._stream(producer, producer.source, self.rotation.first if producer.plan.in_rotation else start)
 
     def _stream(self, producer: Producer, source: StreamSource, start: int) -> StreamReader:
         return self._streams.setdefault(id(source), StreamReader(source, producer.plan.skip_rule, start))

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from staging_tf1.feed.pipeline import Pipeline, pipelines_of
+from staging_tf1.feed.pipeline import Pipeline, areas_taken, pipelines_of
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.dependencies import ByFetches, ops_of_run
 from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.state import session_state_of
 
 # In TensorFlow's profile: a run that takes no batch, as far as is known.
-RUN = "run"
+_RUN = "run"
 
 
 class Look(NamedTuple):
@@ -54,17 +54,15 @@ class Run:
       feeds: what is fed: the user's feeds, and those of the puts.
       puts: the puts that are added to the run.
       call: called with the puts and feeds; makes the run, and returns the values of the fetches.
-      began: when the run itself began (perf_counter).
       profile: its event in TensorFlow's profile.
       counts: after a failed run, what the graph counts of the sinks; empty if the session is gone.
     """
 
-    __slots__ = ("began", "call", "counts", "feeds", "fetches", "plan", "profile", "puts")
+    __slots__ = ("call", "counts", "feeds", "fetches", "plan", "profile", "puts")
 
     def __init__(self, plan: RunPlan, fetches: Any, feeds: Any, call: Callable[[list[Any], Any], Any]) -> None:
         self.plan, self.fetches, self.feeds, self.call = plan, fetches, feeds, call
         self.puts: list[Any] = []
-        self.began = 0.0
         self.profile: Any = None
         self.counts: Mapping[Sink, Any] = {}
 
@@ -129,13 +127,8 @@ class Chain:
     def install(self, handlers: Sequence[Handler]) -> None:
         """Let the runs go through `handlers`, outermost first."""
         self.handlers = tuple(handlers)
-        # By the name of the op that every get depends on.
-        self._taken = {
-            sink.take.name: (pipeline, sink)
-            for pipeline in pipelines_of(self.session.graph)
-            for sink in pipeline.sinks
-            if sink.take is not None
-        }
+        self._pipelines = pipelines_of(self.session.graph)
+        self._sinks = areas_taken(self._pipelines)
         self._plans = ByFetches(self._compile)
 
     def close_handlers(self) -> None:
@@ -158,24 +151,17 @@ class Chain:
         except (KeyError, TypeError, ValueError):
             # Only Session.run understands these fetches, or can say what is wrong.
             ops = {}
-        taken = [of_op for name, of_op in self._taken.items() if name in ops]
-        look = Look(
-            self.session.graph,
-            fetches,
-            fed,
-            ops,
-            frozenset(sink for _, sink in taken),
-            tuple(dict.fromkeys(pipeline for pipeline, _ in taken)),
-        )
+        sinks = frozenset(sink for name, sink in self._sinks.items() if name in ops)
+        pipelines = tuple(pipeline for pipeline in self._pipelines if not sinks.isdisjoint(pipeline.sinks))
+        look = Look(self.session.graph, fetches, fed, ops, sinks, pipelines)
         stages = [stage for handler in self.handlers if (stage := handler.stage(look)) is not None]
-        event = " ".join(["step", *(pipeline.name for pipeline in look.pipelines)]) if taken else RUN
-        return RunPlan(event, look.sinks, look.pipelines, tuple(stages))
+        event = " ".join(["step", *(pipeline.name for pipeline in pipelines)]) if sinks else _RUN
+        return RunPlan(event, sinks, pipelines, tuple(stages))
 
     def run(
         self, fetches: Any, feed_dict: Any | None = None, options: Any | None = None, run_metadata: Any | None = None
     ) -> Any:
         """Run `fetches`, in place of the session's own `run`."""
-
         call = partial(self.run_session, fetches, options=options, run_metadata=run_metadata)
         return self.execute(self.plan(fetches, feed_dict), fetches, feed_dict, call)
 

@@ -13,9 +13,9 @@ from staging_tf1.cluster.pause import PAUSE
 from staging_tf1.cluster.snapshot import copies_of, is_broken, is_save, saved_from, saver_of
 from staging_tf1.errors import StagingWarning, warn
 from staging_tf1.feed.chain import Handler, Look, Run, Stage, chain_of
-from staging_tf1.feed.pipeline import pipelines_of
+from staging_tf1.feed.pipeline import areas_taken, pipelines_of
 from staging_tf1.feed.pipeline_run import runs_in
-from staging_tf1.feed.tally import Tally, sinks_taken
+from staging_tf1.feed.tally import Tally
 from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.graph.position import Position
 from staging_tf1.graph.sync_tokens import sync_tokens_of
@@ -95,7 +95,7 @@ class GatedRuns(Handler):
         self._pipelines = [pipeline for pipeline in pipelines_of(session.graph) if pipeline.cluster is not None]
         position = next((pipeline.position for pipeline in self._pipelines), None)
         self._in_step = SyncPause(cluster, session, position) if cluster.sync else None
-        self._sinks = [sink for pipeline in self._pipelines for sink in pipeline.sinks if sink.take is not None]
+        self._sinks = list(areas_taken(self._pipelines).values())
         self._gate.only_wait = self._only_wait
 
     def stage(self, look: Look) -> Stage:
@@ -178,5 +178,5 @@ def gate_runs(session: Any, cluster: Cluster) -> None:
     """Make the runs of `session` stand still in each pause of the cluster. May be called again."""
     chain = chain_of(session)
     if not chain.handlers:
-        tally = Tally(session, sinks_taken(session.graph))
+        tally = Tally(session, areas_taken(pipelines_of(session.graph)).values())
         chain.install([tally, GatedRuns(session, cluster, tally)])

@@ -117,7 +117,7 @@ def lock_probe_of(session: Any) -> LockProbe:
 def _reads(pipeline: Pipeline) -> bool:
     """Whether feed threads of this process make its batches."""
     return any(
-        isinstance(producer.source, (Source, StreamSource)) and not producer.num_processes
+        isinstance(producer.source, (Source, StreamSource)) and not producer.plan.num_processes
         for producer in pipeline.producers
     )
 

@@ -78,7 +78,7 @@ def _threads(pipeline: Pipeline, feeding: Iterable[Producer]) -> str:
     if pipeline.lockstep:
         return "lockstep\nthe step itself reads"
     threads = sum(producer.num_threads for producer in feeding)
-    processes = sum(producer.num_processes for producer in feeding)
+    processes = sum(producer.plan.num_processes for producer in feeding)
     words = f"{threads} feed thread{'' if threads == 1 else 's'}"
     return f"{words}\n{processes} worker process{'' if processes == 1 else 'es'}" if processes else words
 

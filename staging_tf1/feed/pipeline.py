@@ -122,16 +122,6 @@ class Producer:
         """Whether AUTOTUNE decides how many threads work."""
         return self.plan.num_threads == AUTOTUNE
 
-    @property
-    def num_processes(self) -> int:
-        """How many processes make the batches; 0 if the threads do."""
-        return self.plan.num_processes
-
-    @property
-    def in_rotation(self) -> bool:
-        """Whether the towers share one input, which they take from in rotation."""
-        return self.plan.in_rotation
-
     def arrays(self, number: int, batch: Any) -> list[np.ndarray[Any, Any]]:
         """Return the arrays of the source's batch `number`, in the order of the sink's placeholders.
 
@@ -185,11 +175,6 @@ class Pipeline:
         return self.plan.queue is None
 
     @property
-    def outputs(self) -> list[Any]:
-        """The tensors that take from its areas."""
-        return [tensor for sink in self.sinks for tensor in sink.outputs]
-
-    @property
     def is_computed(self) -> bool:
         """Whether ops of the program compute its batches."""
         return all(entry.is_computed for entry in self.plan.inputs)
@@ -221,6 +206,11 @@ def cluster_of(pipelines: Iterable[Pipeline]) -> Cluster | None:
 def pipelines_of(graph: Any) -> list[Pipeline]:
     """Return the pipelines that were built in `graph`, oldest first."""
     return list(state_of(graph).pipelines.built)
+
+
+def areas_taken(pipelines: Iterable[Pipeline]) -> dict[str, Sink]:
+    """Return the sinks of `pipelines` that are areas, by the name of the op that every get depends on."""
+    return {sink.take.name: sink for pipeline in pipelines for sink in pipeline.sinks if sink.take is not None}
 
 
 def add_pipeline(graph: Any, pipeline: Pipeline) -> None:

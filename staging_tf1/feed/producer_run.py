@@ -65,11 +65,6 @@ class Crew:
             self.ended = True
             self._changed.notify_all()
 
-    def wait_for_end(self, secs: float) -> bool:
-        """Wait for `end`, at most `secs` seconds. Return whether it was called."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self.ended, secs)
-
 
 class ProducerRun:
     """One producer in one session. `feed` is the body of each of its threads.
@@ -215,7 +210,7 @@ class ProducerRun:
             self._delivery.staged_one(self.producer.tower)
 
     def _in_rotation(self) -> AbstractContextManager[None]:
-        if not self.producer.in_rotation:
+        if not self.producer.plan.in_rotation:
             return nullcontext()
         with self._lock:
             round = self._round

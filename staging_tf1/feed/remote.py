@@ -83,12 +83,12 @@ def with_workers(starts: Sequence[Start]) -> list[Start]:
     The sources of one pipeline are shipped together, so workers share the memory that sources share.
     """
     sources = [
-        producer.source for producer, _ in starts if producer.num_processes and isinstance(producer.source, Source)
+        producer.source for producer, _ in starts if producer.plan.num_processes and isinstance(producer.source, Source)
     ]
     shipment, index = SharedShipment(sources, users=len(sources)), 0
     shipped = []
     for producer, start in starts:
-        if producer.num_processes and isinstance(producer.source, Source):
+        if producer.plan.num_processes and isinstance(producer.source, Source):
             pool = WorkerPool(_pool_options(producer, producer.source, shipment, index))
             index += 1
             producer = replace(producer, source=RemoteSource(producer.source, pool))
@@ -104,7 +104,7 @@ def pool_of(producer: Producer) -> WorkerPool | None:
 def _pool_options(producer: Producer, source: Source, shipment: SharedShipment, index: int) -> PoolOptions:
     return PoolOptions(
         name=producer.name,
-        processes=producer.num_processes,
+        processes=producer.plan.num_processes,
         shipment=shipment,
         source_index=index,
         nice=producer.plan.nice,

@@ -144,7 +144,7 @@ class _Resumption:
         """Return what the variable of the positions must hold, for `present`, the fingerprint of now."""
         pipeline, position = self.pipeline, _position(self.pipeline)
         # Towers with a source each resume anywhere; towers in rotation only together, after the first gap.
-        in_rotation = any(producer.source is None or producer.in_rotation for producer in producers)
+        in_rotation = any(producer.source is None or producer.plan.in_rotation for producer in producers)
         if present == saved.fingerprint and position.length == len(saved.positions) and not in_rotation:
             return saved.positions
         before = _Before(pipeline.name, saved.positions, saved.fingerprint)

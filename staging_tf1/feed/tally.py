@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.feed.chain import Handler, Look, Run, Stage
-from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.graph.sink import Sink
 
@@ -37,13 +36,13 @@ class Tally(Handler):
       last_is_torn: whether the last step has failed, but taken a batch. The positions are then ahead of the model.
     """
 
-    def __init__(self, session: Any, sinks: Sequence[Sink]) -> None:
+    def __init__(self, session: Any, sinks: Iterable[Sink]) -> None:
         self._session = session
         self._succeeded: Counter[frozenset[Sink]] = Counter()
         # The sinks of the failed steps. A put takes from another pipeline's sink where one is staged behind the other.
         self._suspects: set[Sink] = set()
-        self._counted = dict.fromkeys(sinks, 0)
         self.numbers: dict[Sink, list[int]] = {sink: [] for sink in sinks}
+        self._counted = dict.fromkeys(self.numbers, 0)
         self._lock = threading.Lock()
         self._under_way = 0
         self.last_is_torn = False
@@ -95,7 +94,6 @@ class Tally(Handler):
                 for sink in taken_from & counts.keys():
                     if sink in self._suspects:
                         self.numbers[sink].extend(range(self.expected(sink), counts[sink].taken))
-                for sink in taken_from & counts.keys():
                     self._counted[sink] = counts[sink].taken
                 self._succeeded.clear()
                 self._suspects.clear()
@@ -109,11 +107,6 @@ class Tally(Handler):
         # A signal interrupts a step only while it waits for a pipeline: if it took from all, it had succeeded.
         self.last_is_torn = any(took) and (isinstance(error, Exception) or not all(took))
         return counts
-
-
-def sinks_taken(graph: Any) -> list[Sink]:
-    """Return the sinks that steps of `graph` can take from."""
-    return [sink for pipeline in pipelines_of(graph) for sink in pipeline.sinks if sink.take is not None]
 
 
 def counts_of(sinks: Iterable[Sink], session: Any) -> dict[Sink, Count]:

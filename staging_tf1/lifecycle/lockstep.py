@@ -202,7 +202,7 @@ class Lockstep:
 
     def _read(self, tower: _Tower) -> None:
         """Read one batch. Towers that share an input read it in rotation, whichever of them needs a batch."""
-        shares = tower.batches.producer.in_rotation
+        shares = tower.batches.producer.plan.in_rotation
         sharing = self.towers if shares else [tower]
         reading = sharing[self._next_in_rotation % len(sharing)]
         reading.state.thread = threading.current_thread()

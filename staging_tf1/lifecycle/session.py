@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from html import escape
 from types import TracebackType
 from typing import Any
@@ -32,10 +31,8 @@ from staging_tf1.lifecycle.monitored import (
 )
 from staging_tf1.lifecycle.scaffold import prepared_scaffold
 from staging_tf1.lifecycle.stepper import make_stepper
+from staging_tf1.lifecycle.steps import NO_TURN
 from staging_tf1.watch.stats import PipelineStats, StatsList
-
-# Where steps need not wait for each other.
-_NO_TURN = nullcontext()
 
 
 class StagingSession:
@@ -194,7 +191,7 @@ class StagingSession:
         session = self._open()
         try:
             in_turn = self._hook.in_turn
-            with _NO_TURN if in_turn is None else in_turn(fetches, feed_dict):
+            with NO_TURN if in_turn is None else in_turn(fetches, feed_dict):
                 return session.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
         except Exception as error:
             self._raise_cause(error)

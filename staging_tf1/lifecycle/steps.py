@@ -12,10 +12,10 @@ from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.feed.chain import ForkGuard, Handler, Look, Run, Stage, chain_of
 from staging_tf1.feed.gated import GatedRuns
-from staging_tf1.feed.pipeline import Pipeline, cluster_of
+from staging_tf1.feed.pipeline import Pipeline, areas_taken, cluster_of, pipelines_of
 from staging_tf1.feed.pipeline_run import runs_in
 from staging_tf1.feed.repair import Repair
-from staging_tf1.feed.tally import Tally, sinks_taken
+from staging_tf1.feed.tally import Tally
 from staging_tf1.feed.threads import ThreadState
 from staging_tf1.feed.unfed import naming_unfed
 from staging_tf1.graph.state import session_state_of
@@ -28,7 +28,7 @@ from staging_tf1.lifecycle.timed import TimedRuns
 from staging_tf1.watch.waiting import WaitMeter
 
 # Where steps need not wait for each other.
-_NO_TURN = nullcontext()
+NO_TURN = nullcontext()
 
 
 class Steps:
@@ -70,7 +70,7 @@ class Steps:
         self.chain = chain_of(session)
         gates = [handler for handler in self.chain.handlers if isinstance(handler, GatedRuns)]
         tallies = [handler for handler in self.chain.handlers if isinstance(handler, Tally)]
-        self.tally = tallies[0] if tallies else Tally(session, sinks_taken(session.graph))
+        self.tally = tallies[0] if tallies else Tally(session, areas_taken(pipelines_of(session.graph)).values())
         self.timed = TimedRuns(session.graph, WaitMeter(session, pipelines, self.states_of), watcher, cluster)
         self._turns = Turns(self._lockstep)
         renewals = Renewals(session, pipelines, self._lockstep)
@@ -132,10 +132,8 @@ class Steps:
 
     def in_turn(self, fetches: Any, feed_dict: Any | None) -> AbstractContextManager[Any]:
         """Return a context for a run of `fetches`. Steps in lockstep wait there for each other."""
-        if not self._lockstep:
-            return _NO_TURN
         taken = self.chain.plan(fetches, feed_dict).pipelines
-        return _NO_TURN if self._lockstep.keys().isdisjoint(taken) else self._turns.lock
+        return NO_TURN if self._lockstep.keys().isdisjoint(taken) else self._turns.lock
 
     def drain(self) -> None:
         """Stop reading from the sources."""

@@ -51,14 +51,17 @@ class TimedRuns(Handler):
         return Stage(self._before, self._after, self._ended)
 
     def _before(self, run: Run) -> None:
-        ident, began = threading.get_ident(), time.perf_counter()
-        self._first_began = self._first_began or began
-        wanted = [run.fetches, run.puts] if run.puts else run.fetches
-        self.pending[ident] = Pending(ident, began, wanted, run.feeds)
+        began = self._begin([run.fetches, run.puts] if run.puts else run.fetches, run.feeds)
         if began >= self.waiting.due:
             self.waiting.before_step(began)
         run.profile = profiled(run.plan.event, step=next(self._steps))
         run.profile.__enter__()
+
+    def _begin(self, fetches: Any, fed: Any) -> float:
+        ident, began = threading.get_ident(), time.perf_counter()
+        self._first_began = self._first_began or began
+        self.pending[ident] = Pending(ident, began, fetches, fed)
+        return began
 
     def _after(self, run: Run) -> None:
         self._ended(run)
@@ -74,13 +77,11 @@ class TimedRuns(Handler):
     @contextmanager
     def waits(self, fetches: Any) -> Iterator[None]:
         """Return a context for a wait outside the run, which the watchdog sees as a run of `fetches`."""
-        ident, began = threading.get_ident(), time.perf_counter()
-        self._first_began = self._first_began or began
-        self.pending[ident] = Pending(ident, began, fetches, None)
+        self._begin(fetches, None)
         try:
             yield
         finally:
-            self.pending.pop(ident, None)
+            self.pending.pop(threading.get_ident(), None)
 
     def raise_cause(self, error: BaseException) -> None:
         """Raise what has made a run of this thread fail; return if that is `error` itself."""

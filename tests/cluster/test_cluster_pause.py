@@ -82,9 +82,10 @@ class Run:
         self._thread.start()
 
     def _run(self) -> None:
-        with self._gate.passing(takes=self._takes):
-            self.began.set()
-            self._end.wait(60)
+        self._gate.enter(self._takes)
+        self.began.set()
+        self._end.wait(60)
+        self._gate.leave(self._takes)
         self.ended.set()
 
     def end(self) -> None:
@@ -96,8 +97,9 @@ def test_a_closed_gate_lets_nobody_begin_but_its_holder() -> None:
     gate = Gate(Clock())
     gate.close(threading.get_ident())
     run = Run(gate)
-    with gate.passing(takes=True):
-        assert not run.began.wait(0.05)
+    gate.enter(True)
+    assert not run.began.wait(0.05)
+    gate.leave(True)
     gate.open()
     assert run.began.wait(60)
     run.end()

@@ -165,7 +165,7 @@ def test_threads_park_and_go_on() -> None:
     assert admitted == [0, 1] and states[2].doing == PARKED
     crew.end()
     threads[2].join(LIMIT_SECS)
-    assert ended == [2] and crew.wait_for_end(0.0)
+    assert ended == [2] and crew.ended
 
 
 def build(way: str, values: Any) -> list[Any]:
@@ -309,7 +309,9 @@ def transform(batch):
         while sum(state.doing == PARKED for state in run.states) < len(run.states) - 1:
             time.sleep(0.001)
         os.kill(os.getpid(), getattr(signal, sys.argv[1]))
-        print("told:", run.producers[0].crew.wait_for_end(60), flush=True)
+        crew = run.producers[0].crew
+        with crew._changed:
+            print("told:", crew._changed.wait_for(lambda: crew.ended, 60), flush=True)
     return batch
 
 try:
