@@ -7,7 +7,7 @@ from pathlib import Path
 from staging_tf1.display import Picture
 
 _PAGE = Path(__file__).resolve().parents[2] / "docs" / "design.md"
-_ROW, _TOP, _BOX, _TEXT = 34, 62, 130, 330
+_ROW, _TOP, _BOX, _TEXT = 34, 62, 130, 350
 _LEFT, _RIGHT = _TEXT + 40, _TEXT + 40 + _BOX
 
 
