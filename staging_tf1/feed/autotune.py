@@ -14,14 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from absl import logging
-
-from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.background import Background, Stop
 from staging_tf1.cores import usable_cores
 from staging_tf1.feed.lock_probe import lock_probe_of
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.producer_run import ProducerRun
+from staging_tf1.graph.counts import counts_of
 from staging_tf1.graph.get_stats import GetFigures
 from staging_tf1.sources import Source
 
@@ -192,16 +190,12 @@ class Autotuner:
             yield EVERY_SECS
 
     def _decide(self) -> None:
-        sinks = [tuned.producer.sink.sink for tuned in self._tuned]
-        try:
-            sums = run_unwrapped(self._session, [sink.stats.value for sink in sinks])
-        except (tf.errors.OpError, RuntimeError) as error:
-            # The session is gone, or its server is. The feed threads find out, and end or wait.
-            logging.vlog(1, "'%s': no figures for AUTOTUNE: %s", self._pipeline.name, error)
-            return
+        # If the session is gone, or its server, there are none. The feed threads find out, and end or wait.
+        counts = counts_of([tuned.producer.sink.sink for tuned in self._tuned], self._session)
         held = self._lock_probe.held_share(self._pipeline)
-        for tuned, sink, of_sink in zip(self._tuned, sinks, sums, strict=True):
-            tuned.decide(sink.stats.figures(of_sink), held)
+        for tuned in self._tuned:
+            if (count := counts.get(tuned.producer.sink.sink)) is not None:
+                tuned.decide(count.gets, held)
 
 
 class _Tuned:

@@ -16,7 +16,7 @@ from staging_tf1.feed.chain import Handler, Look, Run, Stage, chain_of
 from staging_tf1.feed.pipeline import areas_taken, pipelines_of
 from staging_tf1.feed.pipeline_run import runs_in
 from staging_tf1.feed.tally import Tally
-from staging_tf1.graph.get_stats import GetStats
+from staging_tf1.graph.counts import read_counts
 from staging_tf1.graph.position import Position
 from staging_tf1.graph.sync_tokens import sync_tokens_of
 
@@ -127,19 +127,16 @@ class GatedRuns(Handler):
         """Whether all runs under way that take a batch still wait for it, or for other workers."""
         if self._in_step is not None and self._in_step.waits_for_others():
             return True
-        sinks = self._sinks
-        repairs = [sink.repair for sink in sinks if sink.repair is not None]
         # A step that has failed may have taken a batch.
-        if not self._tally.is_settled or len(repairs) < len(sinks):
+        if not self._tally.is_settled:
             return False
         if any(run.is_putting() for run in runs_in(self._session, self._pipelines)):
             return False
         # A get takes a token, counts, and only then removes its element. So one that has its token is seen in the
         # first run or in the second.
-        held = run_unwrapped(self._session, [[sink.size for sink in sinks], [repair.held for repair in repairs]])
-        sums = run_unwrapped(self._session, [sink.stats.value for sink in sinks])
-        taken = [GetStats.batches(gets) for gets in sums]
-        return not any(map(any, held)) and taken == [self._tally.expected(sink) for sink in sinks]
+        before, after = (read_counts(self._sinks, self._session) for _ in range(2))
+        staged = any(count.ready or count.held for count in before.values())
+        return not staged and all(count.taken == self._tally.expected(sink) for sink, count in after.items())
 
     def _save(
         self, savers: frozenset[str], call: Callable[[list[Any], Any], Any], puts: list[Any], feeds: Mapping[Any, Any]

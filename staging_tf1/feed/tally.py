@@ -5,23 +5,11 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
-from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.feed.chain import Handler, Look, Run, Stage
-from staging_tf1.graph.get_stats import GetStats
+from staging_tf1.graph.counts import Count, counts_of
 from staging_tf1.graph.sink import Sink
-
-
-class Count(NamedTuple):
-    """What the graph says of a sink at one moment."""
-
-    # Batches that have been taken, and elements that can be taken.
-    taken: int
-    ready: int
-    # Free slots, and elements that are staged, also without a token. 0 for a queue.
-    free: int = 0
-    held: int = 0
 
 
 class Tally(Handler):
@@ -107,18 +95,3 @@ class Tally(Handler):
         # A signal interrupts a step only while it waits for a pipeline: if it took from all, it had succeeded.
         self.last_is_torn = any(took) and (isinstance(error, Exception) or not all(took))
         return counts
-
-
-def counts_of(sinks: Iterable[Sink], session: Any) -> dict[Sink, Count]:
-    """Return the counts of those of `sinks` that are started in `session`; none if it is gone. Costs one run."""
-    sinks = list(sinks)
-    wanted = [
-        (sink.stats.value, sink.size, *(() if sink.repair is None else (sink.repair.free, sink.repair.held)))
-        for sink in sinks
-    ]
-    try:
-        values = run_unwrapped(session, wanted) if wanted else ()
-    except (tf.errors.OpError, RuntimeError):
-        each = [counts_of([sink], session) for sink in sinks] if len(sinks) > 1 else []
-        return {sink: count for counts in each for sink, count in counts.items()}
-    return {sink: Count(GetStats.batches(sums), *map(int, more)) for sink, (sums, *more) in zip(sinks, values)}

@@ -74,11 +74,6 @@ class GetStats:
     def _clock(self) -> Any:
         return tf.timestamp() if self.reads_clock else tf.constant(0.0, tf.float64)
 
-    @staticmethod
-    def batches(sums: Any) -> int:
-        """Return how many gets a value of `self.value` counts."""
-        return int(sums[0])
-
     def figures(self, sums: Any) -> GetFigures:
         """Convert a value of `self.value` to figures."""
         batches, wait_secs, waiting = (float(x) for x in sums)

@@ -22,10 +22,10 @@ from staging_tf1.feed.chain import Handler, Look, Run, Stage
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.queue_runner import prepare_to_start
 from staging_tf1.feed.repair import release_stranded, repair_slots
-from staging_tf1.feed.tally import Count, counts_of
 from staging_tf1.feed.threads import BETWEEN_STEPS, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.feed.unfed import refuse_unfed
 from staging_tf1.garbage import join_thread
+from staging_tf1.graph.counts import Count, counts_of
 from staging_tf1.graph.sink import Sink
 from staging_tf1.lifecycle.side_thread import SideThread
 

@@ -13,6 +13,7 @@ from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.tally import Tally
 from staging_tf1.feed.threads import ThreadState
+from staging_tf1.graph.counts import read_counts
 from staging_tf1.graph.get_stats import GetFigures
 from staging_tf1.graph.sink import Sink
 from staging_tf1.sources import Source
@@ -188,25 +189,23 @@ def stats_of(
       waited: the measured shares of the time that steps waited for a sink.
     """
     sinks = [(pipeline, tower, sink) for pipeline in pipelines for tower, sink in enumerate(pipeline.sinks)]
-    # One run for all: each other set of fetches costs TensorFlow a search of the whole graph.
     shared = {
         pipeline: pipeline.position
         for pipeline in pipelines
         if pipeline.cluster is not None and pipeline.position is not None
     }
-    wanted = ([sink.stats.value for _, _, sink in sinks], [position.saved[0] for position in shared.values()])
-    sums, batches = run_unwrapped(session, wanted) if sinks else ([], [])
+    counts = read_counts([sink for _, _, sink in sinks], session)
+    batches = run_unwrapped(session, [position.saved[0] for position in shared.values()]) if shared else []
     consumed = [position.consumed(value) for position, value in zip(shared.values(), batches, strict=True)]
     positions = dict(zip(shared, consumed, strict=True))
     stats = StatsList()
-    for (pipeline, tower, sink), of_sink in zip(sinks, sums, strict=True):
+    for pipeline, tower, sink in sinks:
         run = run_in(session, pipeline)
         threads = run.states_of(tower) if run is not None else []
         pools = run.pools_of(tower) if run is not None else []
         steps = list(reading(pipeline)[tower : tower + 1])
         numbers = failed.numbers.get(sink, ()) if failed is not None else ()
-        figures = sink.stats.figures(of_sink)
-        record = _record(pipeline, sink, figures, threads, steps, failed=tuple(numbers), loop_secs=loop_secs)
+        record = _record(pipeline, sink, counts[sink].gets, threads, steps, failed=tuple(numbers), loop_secs=loop_secs)
         stats.append(
             replace(
                 record,

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.threads import ThreadState
+from staging_tf1.graph.counts import counts_of
 from staging_tf1.graph.get_stats import GetFigures
 from staging_tf1.graph.sink import Sink
 
@@ -67,14 +67,13 @@ class WaitMeter:
                 self._lock.release()
 
     def _measure(self, now: float) -> None:
-        try:
-            sums = run_unwrapped(self._session, [sink.stats.value for _, _, sink in self._sinks])
-        except (tf.errors.OpError, RuntimeError):
-            # The session is gone. The step says so.
-            return
+        # If the session is gone, there are none, and the step says so.
+        counts = counts_of([sink for _, _, sink in self._sinks], self._session)
         secs = now - self._last_at
-        for (pipeline, tower, sink), of_sink in zip(self._sinks, sums, strict=True):
-            figures = sink.stats.figures(of_sink)
+        for pipeline, tower, sink in self._sinks:
+            if sink not in counts:
+                continue
+            figures = counts[sink].gets
             read_secs = sum(state.source_secs for state in self._reading(pipeline)[tower : tower + 1])
             figures = replace(figures, wait_secs=(figures.wait_secs or 0.0) + read_secs)
             last = self._last.get(sink)

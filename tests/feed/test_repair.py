@@ -14,9 +14,8 @@ import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.repair import repair_all, take_away
-from staging_tf1.feed.tally import counts_of
+from staging_tf1.graph.counts import counts_of
 from staging_tf1.graph.dependencies import ancestors
-from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.sources import ArraySource, GeneratorSource
 
 
@@ -66,7 +65,6 @@ def test_the_last_common_step_ends_though_failed_ones_took_from_one_tower_only(g
     x = staging.staged(source, devices=["/cpu:0", "/cpu:0"])
     (unstage,) = (op for op in ancestors([x[0]]) if op.type == "Unstage")
     (pipeline,) = pipelines_of(graph)
-    taken = [sink.stats.value for sink in pipeline.sinks]
     got: list[list[int]] = []
     with tf.Session() as sess:
         sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
@@ -77,7 +75,7 @@ def test_the_last_common_step_ends_though_failed_ones_took_from_one_tower_only(g
         assert [int(part[0]) for part in sess.run(x)] == [2, 1]
         last = threading.Thread(target=lambda: got.append([int(part[0]) for part in sess.run(x)]))
         last.start()
-        while [GetStats.batches(sums) for sums in tf.Session.run(sess, taken)] != [2, 2]:
+        while [count.taken for count in counts_of(pipeline.sinks, sess).values()] != [2, 2]:
             pass  # until the step has its batch of the second tower, and waits for the first
         ends.set()
         last.join(30)

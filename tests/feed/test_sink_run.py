@@ -23,7 +23,7 @@ from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.repair import release_stranded, repair_slots
 from staging_tf1.feed.sequencer import Stopped
 from staging_tf1.feed.sink_run import Canceller, SinkRun
-from staging_tf1.feed.tally import counts_of
+from staging_tf1.graph.counts import counts_of
 from staging_tf1.graph.dependencies import ancestors
 from staging_tf1.sources import ArraySource
 
