@@ -96,7 +96,7 @@ def areas(stack: ExitStack) -> dict[str, Step]:
         taken = tf.group(staging.staged(value.read_value(), lockstep=True))
         (pipeline,) = pipelines_of(graph)
         session = stack.enter_context(staging.StagingSession())
-        staged_step = inner(session).make_callable([taken, pipeline.sinks[0].put])
+        staged_step = inner(session).make_callable([taken, pipeline.sinks[0].put.op])
     return {"raw area": raw_step, "staged area": staged_step}
 
 

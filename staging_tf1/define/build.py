@@ -164,7 +164,7 @@ def _producers(plan: Plan, name: str, sinks: Sequence[Sink]) -> tuple[Producer, 
             plan,
             num_feed_threads(plan, number),
             tower,
-            chained=entry.source is None and _is_chained(sinks[tower].put),
+            chained=entry.source is None and _is_chained(sinks[tower].put.op),
         )
         producers.append(producer)
     return tuple(producers)

@@ -148,7 +148,7 @@ class CustomRunner:
         (sink,) = self._pipeline.sinks
         assert isinstance(sink, FeedQueue)
         self._sink, self.queue = sink, sink.queue
-        self.placeholders = self._packed(sink.placeholders)
+        self.placeholders = self._packed(sink.put.placeholders)
 
     @only_known
     def get_inputs(self, batch_size: int | None = None) -> Any:
@@ -180,7 +180,7 @@ class CustomRunner:
         else:
             self._check_room(size)
         endless = all(isinstance(entry.source, Source) and entry.source.num_batches is None for entry in plan.inputs)
-        return self._packed(self._sink.get(size, partial=not endless))
+        return self._packed(self._sink.dequeue(size, partial=not endless))
 
     @only_known
     def start_threads(self, sess: Any, coord: Any | None = None) -> list[threading.Thread]:
@@ -214,7 +214,7 @@ class CustomRunner:
         return tf.nest.pack_sequence_as(components, list(tensors), expand_composites=True)
 
     def _check_room(self, taken: int) -> None:
-        plan, handshake, floor = self._pipeline.plan, self._sink.handshake, self._sink.options.min_after_dequeue
+        plan, handshake, floor = self._pipeline.plan, self._sink.put.handshake, self._sink.options.min_after_dequeue
         given = _source_batch(plan) or 1
         # With a hand-shake, the queue is filled before each dequeue, until the next batch does not fit.
         spare = given - 1 if handshake is not None else 0

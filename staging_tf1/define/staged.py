@@ -174,7 +174,7 @@ def staged(
         _check_parallel(plan)
         _check_resume(plan)
         pipeline = build(replace(plan, capacity=_fit(plan)), name or "staged")
-    batches = [sink.batch for sink in pipeline.sinks]
+    batches = [sink.get.batch for sink in pipeline.sinks if sink.get is not None]
     return batches[0] if devices is None else batches
 
 

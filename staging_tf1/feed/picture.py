@@ -84,12 +84,14 @@ def _threads(pipeline: Pipeline, feeding: Iterable[Producer]) -> str:
 
 
 def _device(sink: Sink) -> str:
-    device = sink.outputs[0].device if sink.outputs else ""
-    return device.rpartition("device:")[2] or "default device" if sink.area is not None else "CPU"
+    if sink.get is None:
+        return "CPU"
+    device = sink.get.outputs[0].device if sink.get.outputs else ""
+    return device.rpartition("device:")[2] or "default device"
 
 
 def _values(sink: Sink) -> str:
-    values = sink.outputs or sink.placeholders
+    values = sink.put.placeholders if sink.get is None else sink.get.outputs
     if not values:
         return ""
     dims = values[0].shape.as_list() if values[0].shape.rank is not None else [None]

@@ -210,7 +210,7 @@ def pipelines_of(graph: Any) -> list[Pipeline]:
 
 def areas_taken(pipelines: Iterable[Pipeline]) -> dict[str, Sink]:
     """Return the sinks of `pipelines` that are areas, by the name of the op that every get depends on."""
-    return {sink.take.name: sink for pipeline in pipelines for sink in pipeline.sinks if sink.take is not None}
+    return {sink.get.take.name: sink for pipeline in pipelines for sink in pipeline.sinks if sink.get is not None}
 
 
 def add_pipeline(graph: Any, pipeline: Pipeline) -> None:

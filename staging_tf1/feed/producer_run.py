@@ -97,7 +97,7 @@ class ProducerRun:
         self._keeps_order = producer.plan.in_order and producer.num_threads > 1
         self._round = batches.start
         self._began = time.perf_counter()
-        handshake = self.sink.sink.handshake
+        handshake = self.sink.sink.put.handshake
         self._handshake = None if handshake is None else FeederSide(handshake, self.sink.sink, delivery)
         self.on_failed_step = batches.on_failed_step
         if self._handshake is not None:

@@ -15,7 +15,8 @@ from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.feed.chain import Handler, Look, Run, Stage
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import PipelineRun, runs_in
-from staging_tf1.feed.tally import Count, Tally
+from staging_tf1.feed.tally import Tally
+from staging_tf1.graph.counts import Count
 from staging_tf1.graph.sink import RepairOps, Sink
 
 # A put that holds a slot stages its element within microseconds. One that has not staged after this time holds none.
@@ -105,7 +106,7 @@ def release_stranded(sink: Sink, counts: Mapping[Sink, Count], session: Any, fed
     ops, count = sink.repair, counts.get(sink)
     if ops is None or count is None:
         return 0
-    stamp = {sink.stamp: fed[sink.stamp]} if sink.stamp in fed else {}
+    stamp = {sink.put.stamp: fed[sink.put.stamp]} if sink.put.stamp in fed else {}
     for _ in range(count.held - count.ready):
         run_unwrapped(session, ops.release, stamp)
     return count.held - count.ready

@@ -210,7 +210,7 @@ def fast_forward(pipeline: Pipeline, starts: Sequence[Start], session: Any) -> N
         return
     producer = starts[0][0]
     left = min(first * len(starts) + tower for tower, (_, first) in enumerate(starts))
-    compute = fast_callable(session, feeds=(), targets=[tensor.op for tensor in pipeline.sinks[0].values])
+    compute = fast_callable(session, feeds=(), targets=[tensor.op for tensor in pipeline.sinks[0].put.values])
     skipped = SkipCounter(producer.name, SkipRule(producer.plan.skip_rule.types))
     while left:
         try:

@@ -70,8 +70,8 @@ class SinkRun:
         self._making = threading.Lock()
         # Puts begun and ended. They differ while a put is running.
         self.begun = self.ended = 0
-        self._stamp = () if sink.stamp is None else (sink.stamp,)
-        self._stamps_with_put = bool(self._stamp) and sink.release is None
+        self._stamp = () if sink.put.stamp is None else (sink.put.stamp,)
+        self._stamps_with_put = bool(self._stamp) and sink.put.release is None
         # The stamps of the batches that are put but not released, in order; None if the release is fed none.
         self._stamps: deque[int] | None = deque() if self._stamp and not self._stamps_with_put else None
         self._put: Callable[..., Any] | None = None
@@ -121,10 +121,10 @@ class SinkRun:
                 # Without placeholders the graph computes the values, which the threads of the pool should do.
                 self._put = fast_callable(
                     self._session,
-                    feeds=[*sink.placeholders, *(self._stamp if self._stamps_with_put else ())],
-                    targets=[sink.put],
-                    fetches=[] if sink.slot is None else [sink.slot],
-                    in_caller_thread=bool(sink.placeholders),
+                    feeds=[*sink.put.placeholders, *(self._stamp if self._stamps_with_put else ())],
+                    targets=[sink.put.op],
+                    fetches=[] if sink.put.slot is None else [sink.put.slot],
+                    in_caller_thread=bool(sink.put.placeholders),
                 )
             return self._put
 
@@ -137,7 +137,7 @@ class SinkRun:
         """Let `batches` staged elements be taken."""
         with self._making:
             if self._release is None:
-                self._release = _quick(self._session, [self.sink.release], self._stamp)
+                self._release = _quick(self._session, [self.sink.put.release], self._stamp)
         for _ in range(batches):
             self._release(*([np.array(self._stamps.popleft(), np.int64)] if self._stamps is not None else ()))
 

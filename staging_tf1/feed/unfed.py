@@ -50,7 +50,7 @@ def refuse_unfed(error: BaseException, pipelines: Sequence[Pipeline]) -> None:
 
 def _ops_of(pipeline: Pipeline) -> list[Any]:
     init = [] if pipeline.init is None else [pipeline.init]
-    return [*init, *(sink.put for sink in pipeline.sinks)]
+    return [*init, *(sink.put.op for sink in pipeline.sinks)]
 
 
 def _cure(pipeline: Pipeline, placeholder: Any) -> str:

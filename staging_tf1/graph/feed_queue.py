@@ -10,7 +10,7 @@ from staging_tf1._tf import tf
 from staging_tf1.graph.dependencies import OUTPUT, copies_after
 from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.graph.handshake import Handshake
-from staging_tf1.graph.sink import Sink
+from staging_tf1.graph.sink import PutOps, Sink
 from staging_tf1.graph.token_area import discarded
 
 
@@ -40,7 +40,7 @@ class FeedQueue(Sink):
     def __init__(self, name: str, components: Sequence[Any], capacity: int, options: QueueOptions) -> None:
         self.name, self.capacity, self.options = name, capacity, options
         dtypes, self._shapes = [part.dtype for part in components], [tf.TensorShape(part.shape) for part in components]
-        self.placeholders = tuple(
+        placeholders = tuple(
             tf.placeholder(dtype, shape, name=f"component_{i}")
             for i, (dtype, shape) in enumerate(zip(dtypes, self._shapes, strict=True))
         )
@@ -57,15 +57,15 @@ class FeedQueue(Sink):
         self.stats = GetStats("queue")
         self.reset = self.stats.reset
         self.size = self.queue.size(name="size")
-        self.handshake = Handshake() if options.reproducible else None
-        values = list(self.placeholders)
-        self.put = self.queue.enqueue(values) if options.whole_batches else self.queue.enqueue_many(values)
+        self._handshake = Handshake() if options.reproducible else None
+        enqueue = self.queue.enqueue if options.whole_batches else self.queue.enqueue_many
+        self.put = PutOps(enqueue(list(placeholders)), placeholders, handshake=self._handshake)
         self.close = self.queue.close(name="close")
         cancels = [self.queue.close(cancel_pending_enqueues=True)]
-        self.cancel = tf.group(*cancels, *(self.handshake.cancels if self.handshake else ()), name="cancel")
+        self.cancel = tf.group(*cancels, *(self._handshake.cancels if self._handshake else ()), name="cancel")
         self.renew = tf.group(*map(discarded, (self.queue, *self.inner_queues)), name="renew")
 
-    def get(self, batch_size: int | None, *, partial: bool) -> list[Any]:
+    def dequeue(self, batch_size: int | None, *, partial: bool) -> list[Any]:
         """Return the tensors of the next batch: `batch_size` records, or one whole batch if the queue holds batches.
 
         With `partial` the last batch of finite data may be smaller, so the first dimension is unknown.
@@ -79,7 +79,7 @@ class FeedQueue(Sink):
             return self.queue.dequeue_many(batch_size)
 
         def take_after_handshake() -> Any:
-            return self.handshake.after_grant(take) if self.handshake else take()
+            return self._handshake.after_grant(take) if self._handshake else take()
 
         taken, counted = self.stats.measured(self.queue.size, take_after_handshake)
         tensors = list(taken) if isinstance(taken, (list, tuple)) else [taken]

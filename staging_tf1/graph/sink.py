@@ -26,8 +26,45 @@ class Tensors(NamedTuple):
 
 
 @dataclass(frozen=True)
+class PutOps:
+    """What adds one batch."""
+
+    # Waits for room, then adds the batch.
+    op: Any
+    # What to feed, in the order of the flattened batch; empty if the graph computes the values.
+    placeholders: tuple[Any, ...] = ()
+    # The tensors that are staged; empty for a queue, which gets what is fed.
+    values: Sequence[Any] = ()
+    # The placeholder for the stamp of an element (see `TokenArea`), fed to `release`, or to `op` without a `release`.
+    # None if it is always 1.
+    stamp: Any | None = None
+    # With several towers `op` only stages, and this one lets one staged element be taken.
+    release: Any | None = None
+    # What a run of `op` has taken from the area's slots: [0] if a `cancel` has woken it.
+    slot: Any | None = None
+    # Of a shuffle queue with a reproducible order.
+    handshake: Handshake | None = None
+
+    @cached_property
+    def ends(self) -> tuple[Any, ...]:
+        """The tensors that can raise OutOfRangeError. In lockstep they are computed first, and fed to the put."""
+        return () if self.placeholders else tuple(cut_before(self.op, self.values))
+
+
+@dataclass(frozen=True)
+class GetOps:
+    """What takes one batch out of an area."""
+
+    # Takes the element in each run that depends on it.
+    take: Any
+    # The tensors that the model reads, flat and in the structure of a batch.
+    outputs: Sequence[Any]
+    batch: Any
+
+
+@dataclass(frozen=True)
 class RepairOps:
-    """The ops that restore the slots of an area after a step failed in the middle of a get."""
+    """What restores the slots of an area after a step failed in the middle of a get."""
 
     # Free slots, and elements in the area (scalars).
     free: Any
@@ -49,8 +86,11 @@ class Sink:
     capacity: int
     # Closed at the end of the data. An exported graph names it in its QueueRunnerDef.
     queue: Any
-    # None for a queue.
+    # None for a queue: the area, and the queue of its slots.
     area: StagingArea | None = None
+    slots: Any | None = None
+    # What its gets sum up.
+    stats: GetStats
 
     # A session: run once, before the first put.
     reset: Any
@@ -63,41 +103,15 @@ class Sink:
     # put that waits for a slot; one slot too many in a cancelled area is harmless.
     cancel: Any
 
-    # A put: what to feed, in the order of the flattened batch; empty if the graph computes the values.
-    placeholders: tuple[Any, ...]
-    # Waits for room, then adds one batch.
-    put: Any
-    # The tensors that the put stages; empty for a queue, which gets what is fed.
-    values: Sequence[Any] = ()
-    # The placeholder for the stamp of an element (see `TokenArea`), fed to `release`, or to `put` without a `release`.
-    # None if it is always 1.
-    stamp: Any | None = None
-    # With several towers `put` only stages, and this op lets one staged element be taken.
-    release: Any | None = None
-    # The queue of an area's slots. What a run of `put` has taken from it: [0] if a `cancel` has woken it.
-    slots: Any | None = None
-    slot: Any | None = None
-    # Of a shuffle queue with a reproducible order.
-    handshake: Handshake | None = None
-
-    # A get. None and empty for a queue, whose gets are made later: the op that takes an element in each run that
-    # depends on it, and the tensors that the model reads, flat and in the structure of a batch.
-    take: Any | None = None
-    outputs: Sequence[Any] = ()
-    batch: Any = None
-    stats: GetStats
-    # None for a queue, which loses nothing in a failed step.
+    put: PutOps
+    # None for a queue, whose gets are made later, and which loses nothing in a failed step.
+    get: GetOps | None = None
     repair: RepairOps | None = None
-
-    @cached_property
-    def ends(self) -> tuple[Any, ...]:
-        """The tensors that can raise OutOfRangeError. In lockstep they are computed first, and fed to the put."""
-        return () if self.placeholders else tuple(cut_before(self.put, self.values))
 
     @property
     def inner_queues(self) -> list[Any]:
         """The queues that are invisible to the user."""
-        pair = [] if self.handshake is None else self.handshake.queues
+        pair = [] if self.put.handshake is None else self.put.handshake.queues
         return pair if self.slots is None else [self.slots, *pair]
 
 

@@ -23,7 +23,7 @@ from staging_tf1._tf import tf
 from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.dependencies import OUTPUT, copies_after
 from staging_tf1.graph.get_stats import GetStats
-from staging_tf1.graph.sink import RepairOps, Sink, Tensors
+from staging_tf1.graph.sink import GetOps, PutOps, RepairOps, Sink, Tensors
 
 
 class TokenArea(Sink):
@@ -45,6 +45,7 @@ class TokenArea(Sink):
 
     area: StagingArea
     slots: Any
+    repair: RepairOps
 
     def __init__(
         self,
@@ -57,20 +58,19 @@ class TokenArea(Sink):
         releases: bool,
         advance: Callable[[Any, Any], Any] | None,
     ) -> None:
-        self.name, self.capacity = name, capacity
-        self.values, self.placeholders = tensors.flat, tuple(tensors.placeholders)
+        self.name, self.capacity, self._tensors = name, capacity, tensors
+        dtypes, shapes = [value.dtype for value in tensors.flat], [value.shape for value in tensors.flat]
+        # Of a token: the stamp and the label, if it holds them.
+        self._stamp: Any | None = None
         self._labels = tensors.label is not None
         with tf.control_dependencies(None):
             with on(device):
                 # Unbounded, because a Stage that waits would hold a thread of the pool.
-                self.area = StagingArea([value.dtype for value in self.values], [value.shape for value in self.values])
+                self.area = StagingArea(dtypes, shapes)
             self._make_queues(stamps, releases)
-        self.put = self._put(tensors.label, releases)
+        self.put = self._put(releases)
         with on(device):
-            self.outputs = self._get(advance)
-        for output, value in zip(self.outputs, self.values, strict=True):
-            output.set_shape(value.shape)
-        self.batch = tf.nest.pack_sequence_as(tensors.structure, self.outputs, expand_composites=True)
+            self.get = self._get(advance)
 
     def _make_queues(self, stamps: bool, releases: bool) -> None:
         # If a token were dequeued on another device, the step could fail before the Unstage, and lose the token.
@@ -78,16 +78,14 @@ class TokenArea(Sink):
             # Unbounded, so that only dequeues wait. A repair may give one slot back twice.
             self.slots = tf.FIFOQueue(-1, tf.int32, [[1]], name="slots")
             if stamps:
-                self.stamp = tf.placeholder_with_default(tf.constant(1, tf.int64), [], name="count")
+                self._stamp = tf.placeholder_with_default(tf.constant(1, tf.int64), [], name="count")
             held = [tf.int64] * stamps + [tf.string] * self._labels or [tf.int32]
             self.queue = tf.FIFOQueue(-1, held, [[]] * len(held), name="tokens")
             self.stats = GetStats("area")
             self.size = self.queue.size(name="size")
             # Shared by all enqueues, because each op makes the session start more slowly.
             self._zero, self._slot = tf.constant(0, name="zero"), tf.constant([1], name="slot")
-            release = self.queue.enqueue(self._token_with(b""), name="release")
-            self.release = None if releases else release
-            self.repair = self._repair(release)
+            self.repair = self._repair()
             self.close = self.queue.close(name="close")
             cancelled = self.queue.close(cancel_pending_enqueues=True)
             slots, cleared = tf.ones([self.capacity, 1], tf.int32), self.area.clear()
@@ -101,7 +99,8 @@ class TokenArea(Sink):
         # Cleared, because a server keeps areas between sessions.
         self.reset = tf.group(self.fill, cleared, self.stats.reset, name="reset")
 
-    def _repair(self, release: Any) -> RepairOps:
+    def _repair(self) -> RepairOps:
+        release = self.queue.enqueue(self._token_with(b""), name="release")
         return RepairOps(
             free=self.slots.size(name="free"),
             held=self.area.size(),
@@ -110,40 +109,44 @@ class TokenArea(Sink):
             release=release,
         )
 
-    def _put(self, label: Any, releases: bool) -> Any:
-        """Return the op that waits for a slot and stages the values. With `releases`, they can be taken at once."""
+    def _put(self, releases: bool) -> PutOps:
+        """Make the op that waits for a slot and stages the values. With `releases`, they can be taken at once."""
         # Copies, so that feeding the values cuts every edge to the ops that compute them: a feed does not cut control
         # edges.
-        values = copies_after([], self.values)
+        values = copies_after([], self._tensors.flat)
         # The values come before the slot, because a source that fails must not keep a slot.
         with tf.control_dependencies(values):
-            self.slot = self.slots.dequeue()
-        with tf.control_dependencies([self.slot]):
-            staged = self.area.put(values)
-        if not releases:
-            return staged
-        with tf.device(None), tf.device(host_of(self.area.device)), tf.control_dependencies([staged]):
-            tokens = [tf.fill(self.slot, component) for component in self._token_with(label)]
-            return self.queue.enqueue_many(tokens, name="put")
+            slot = self.slots.dequeue()
+        with tf.control_dependencies([slot]):
+            put = self.area.put(values)
+        if releases:
+            with tf.device(None), tf.device(host_of(self.area.device)), tf.control_dependencies([put]):
+                tokens = [tf.fill(slot, component) for component in self._token_with(self._tensors.label)]
+                put = self.queue.enqueue_many(tokens, name="put")
+        release = None if releases else self.repair.release
+        return PutOps(put, tuple(self._tensors.placeholders), self._tensors.flat, self._stamp, release, slot)
 
     def _token_with(self, label: Any) -> list[Any]:
-        stamp = [] if self.stamp is None else [self.stamp]
+        stamp = [] if self._stamp is None else [self._stamp]
         return stamp + [label] * self._labels or [self._zero]
 
-    def _get(self, advance: Callable[[Any, Any], Any] | None) -> list[Any]:
-        """Return the tensors of the next element, which wait for it."""
+    def _get(self, advance: Callable[[Any, Any], Any] | None) -> GetOps:
+        """Make the tensors of the next element, which wait for it."""
         # In the caller's device scope, as with `StagingArea.get`.
         taken, counted = self.stats.measured(self.queue.size, self.queue.dequeue)
         token = tf.nest.flatten(taken)
-        self.take = token[0].op
         with tf.control_dependencies([counted]):
             element = self.area.get()
-            stamp, label = token[0] if self.stamp is not None else None, token[-1] if self._labels else None
+            stamp, label = token[0] if self._stamp is not None else None, token[-1] if self._labels else None
             advanced = [advance(stamp, label)] if advance is not None else []
         with tf.control_dependencies(list(element)):
             given_back = self.slots.enqueue(self._slot)
         # The user's ops start after the slot is given back, so that a failing op cannot keep it.
-        return copies_after([given_back, *advanced], element, OUTPUT)
+        outputs = copies_after([given_back, *advanced], element, OUTPUT)
+        for output, value in zip(outputs, self._tensors.flat, strict=True):
+            output.set_shape(value.shape)
+        batch = tf.nest.pack_sequence_as(self._tensors.structure, outputs, expand_composites=True)
+        return GetOps(token[0].op, outputs, batch)
 
 
 def discarded(queue: Any) -> Any:

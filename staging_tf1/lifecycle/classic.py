@@ -212,10 +212,10 @@ def _queues(session: Any, pipelines: Iterable[Pipeline]) -> dict[str, SinkRun]:
 def _ends_with(queues: Iterable[str], pipelines: Iterable[Pipeline]) -> dict[str, str]:
     """Map each feed queue, and the grant queue of its hand-shake, to the name of that feed queue."""
     grants = {
-        queue_key(sink.handshake.grants): queue_key(sink.queue)
+        queue_key(sink.put.handshake.grants): queue_key(sink.queue)
         for pipeline in pipelines
         for sink in pipeline.sinks
-        if sink.handshake is not None
+        if sink.put.handshake is not None
     }
     return {queue: queue for queue in queues} | grants
 

@@ -74,7 +74,7 @@ class Lockstep:
                 sink,
                 batches,
                 ThreadState(f"lockstep:{batches.producer.name}", give_up=give_up),
-                session.make_callable(list(sink.ends)) if sink.ends else None,
+                session.make_callable(list(sink.put.ends)) if sink.put.ends else None,
             )
             for sink, batches in zip(pipeline.sinks, readers.for_steps(), strict=True)
         ]
@@ -90,7 +90,7 @@ class Lockstep:
                     raise
                 # A later hook may initialize it: the first step puts.
             if tower.pending is not None:
-                puts.append(tower.sink.put)
+                puts.append(tower.sink.put.op)
                 feeds.update(tower.pending)
         return puts, feeds
 
@@ -120,7 +120,7 @@ class Lockstep:
             self._read_ahead(tower)
             tower.in_flight = True
             if tower.pending is not None:
-                puts.append(tower.sink.put)
+                puts.append(tower.sink.put.op)
                 feeds.update(tower.pending)
         return puts, feeds
 
@@ -185,7 +185,7 @@ class Lockstep:
     def _stage(self, tower: _Tower) -> None:
         self._read_ahead(tower)
         if tower.pending is not None:
-            run_unwrapped(self._session, tower.sink.put, tower.pending)
+            run_unwrapped(self._session, tower.sink.put.op, tower.pending)
             tower.pending = None
             tower.staged += 1
 
@@ -224,9 +224,9 @@ class Lockstep:
         while (batch := tower.batches.next(tower.state)) is not None:
             if batch.arrays is not None:
                 tower.state.count(batch.arrays, tower.batches.producer.records(batch.arrays))
-                feeds = dict(zip(tower.sink.placeholders, batch.arrays, strict=True))
+                feeds = dict(zip(tower.sink.put.placeholders, batch.arrays, strict=True))
                 stamp = tower.batches.stamp_of(batch.number)
-                return feeds if tower.sink.stamp is None else {**feeds, tower.sink.stamp: stamp}
+                return feeds if tower.sink.put.stamp is None else {**feeds, tower.sink.put.stamp: stamp}
         return None
 
     def _compute(self, tower: _Tower) -> dict[Any, Any] | None:
@@ -245,7 +245,7 @@ class Lockstep:
             # A session returns scalars as Python numbers, but callables take only arrays.
             return {
                 tensor: np.asarray(value, tensor.dtype.as_numpy_dtype)
-                for tensor, value in zip(tower.sink.ends, values, strict=True)
+                for tensor, value in zip(tower.sink.put.ends, values, strict=True)
             }
 
     def _check_not_empty(self, towers: list[_Tower]) -> None:

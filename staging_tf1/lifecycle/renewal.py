@@ -35,7 +35,7 @@ class Renewals(Handler):
         self._iterators = {
             pipeline: names
             for pipeline in pipelines
-            if pipeline.is_computed and (names := iterators_behind([sink.put for sink in pipeline.sinks]))
+            if pipeline.is_computed and (names := iterators_behind([sink.put.op for sink in pipeline.sinks]))
         }
         self._one_at_a_time = threading.Lock()
         self._ended: list[PipelineRun] = []

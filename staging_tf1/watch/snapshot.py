@@ -119,7 +119,7 @@ class Observer:
                     tower=tower,
                     withheld=withheld[tower],
                     lockstep=pipeline.lockstep,
-                    service=service_behind(sink.put),
+                    service=service_behind(sink.put.op),
                     error=first_line_of(run.error) if run is not None else "",
                 )
             )

@@ -259,7 +259,7 @@ def _kind(pipeline: Pipeline) -> str:
     sources = [producer.source for producer in pipeline.producers]
     if any(source is None for source in sources):
         return "graph"
-    if any(sink.handshake is not None for sink in pipeline.sinks):
+    if any(sink.put.handshake is not None for sink in pipeline.sinks):
         return "seeded"
     return "source" if all(isinstance(source, Source) for source in sources) else "stream"
 
@@ -269,8 +269,8 @@ def full_bytes(sink: Sink, states: Sequence[ThreadState]) -> int:
 
     Static shapes tell them. Where one is open, or a component is a string, what was delivered does.
     """
-    holds_batches = sink.area is not None or sink.put.type == "QueueEnqueueV2"
-    held = sink.placeholders if sink.area is None else sink.outputs
+    holds_batches = sink.area is not None or sink.put.op.type == "QueueEnqueueV2"
+    held = sink.put.placeholders if sink.get is None else sink.get.outputs
     if holds_batches and held and all(_is_known(tensor) for tensor in held):
         return sink.capacity * _bytes_of(held)
     elements = sum(state.batches if holds_batches else state.records for state in states)
@@ -279,7 +279,7 @@ def full_bytes(sink: Sink, states: Sequence[ThreadState]) -> int:
         return 0
     strings = sum(state.string_bytes for state in states)
     # What cast= makes of the numbers: open dimensions are the same before and after.
-    fed = _bytes_of(sink.placeholders)
+    fed = _bytes_of(sink.put.placeholders)
     growth = _bytes_of(held) / fed if fed else 1
     return round(sink.capacity * ((delivered - strings) * growth + strings) / elements)
 

@@ -263,7 +263,7 @@ def test_a_put_that_a_cancel_wakes_does_not_fail(graph: Any, pool: ThreadPoolExe
         run = SinkRun(sink, sess, 1)
         for number in range(sink.capacity):
             run.put(batch(number))
-        put = pool.submit(sess.run, [sink.slot, sink.put], {sink.placeholders[0]: batch(9)})
+        put = pool.submit(sess.run, [sink.put.slot, sink.put.op], {sink.put.placeholders[0]: batch(9)})
         sess.run(sink.cancel)
         assert put.result(LIMIT_SECS)[0] == [0] and rest(sess, taken) == [0, 1]
 
@@ -440,11 +440,11 @@ def test_repairs_give_back_what_was_lost_and_invent_nothing(events: list[str]) -
 def test_stranded_elements_are_released_with_the_count_that_their_put_had(graph: Any) -> None:
     sinks, taken = area(towers=2, lockstep=True, ignored_exception_types=KeyError)
     with begun(*sinks) as sess:
-        asked = [(sinks[0], {sinks[0].stamp: 4}), (sinks[1], {})]
+        asked = [(sinks[0], {sinks[0].put.stamp: 4}), (sinks[1], {})]
         assert release(asked, sess) == [0, 0]
-        (stage,) = (op for op in ancestors([sinks[0].put]) if op.type == "Stage")
+        (stage,) = (op for op in ancestors([sinks[0].put.op]) if op.type == "Stage")
         for number in range(2):
-            sess.run(stage, {sinks[0].placeholders[0]: batch(number)})  # a put that fails before it says so
+            sess.run(stage, {sinks[0].put.placeholders[0]: batch(number)})  # a put that fails before it says so
         assert sess.run(sinks[0].size) == 0
         assert release(asked, sess) == [2, 0]
         assert release(asked, sess) == [0, 0]

@@ -44,7 +44,7 @@ class Steps:
         """Run a step; return the sinks that it takes from."""
         for tower in towers:
             sink = self.sinks[tower]
-            self._sess.run(sink.put, {sink.placeholders[0]: [0]})
+            self._sess.run(sink.put.op, {sink.put.placeholders[0]: [0]})
         self._sess.run([self._taken[tower] for tower in towers])
         return frozenset(self.sinks[tower] for tower in towers)
 

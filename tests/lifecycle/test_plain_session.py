@@ -55,7 +55,7 @@ def test_failing_steps_lose_no_place(graph: Any, device: str) -> None:
     x = staging.staged(ArraySource(np.arange(records), batch_size=1, epochs=1), capacity=1, device=device)
     fails = tf.placeholder_with_default(False, [])
     # The step already owns the batch, and has not given its slot back yet.
-    with tf.control_dependencies([pipelines_of(graph)[0].sinks[0].take]):
+    with tf.control_dependencies([pipelines_of(graph)[0].sinks[0].get.take]):
         check = tf.raw_ops.Assert(condition=tf.logical_not(fails), data=["NaN"])
     with started(device_count=2) as sess:
         for _ in range(failures):

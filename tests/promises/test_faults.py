@@ -225,7 +225,7 @@ def test_many_failing_steps_lose_no_slot_and_repeat_no_batch(graph: Any, device:
     )
     fails = tf.placeholder_with_default(False, [])
     # The step already owns the batch, and has not given its slot back yet.
-    with tf.control_dependencies([pipelines_of(graph)[0].sinks[0].take]):
+    with tf.control_dependencies([pipelines_of(graph)[0].sinks[0].get.take]):
         check = tf.debugging.Assert(tf.logical_not(fails), ["NaN"])
     seen: list[int] = []
     failed = 0

@@ -66,7 +66,7 @@ def test_threads_that_take_steps_at_once_lose_no_count(graph: Any) -> None:
 def test_an_element_that_a_failed_step_staged_keeps_its_count(graph: Any) -> None:
     ids = staging.staged(bad_numbers(), lockstep=True, ignored_exception_types=BrokenDiskError)["id"]
     (pipeline,) = pipelines_of(graph)
-    (stage,) = (op for op in ancestors([pipeline.sinks[0].put]) if op.type == "Stage")
+    (stage,) = (op for op in ancestors([pipeline.sinks[0].put.op]) if op.type == "Stage")
     got: list[int] = []
     with tf.Session() as sess:
         sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
@@ -76,7 +76,7 @@ def test_an_element_that_a_failed_step_staged_keeps_its_count(graph: Any) -> Non
         for number in range(len(GOOD)):
             puts, feeds = lockstep.before([0])
             if number == 1:  # the next batch counts for two
-                assert feeds[pipeline.sinks[0].stamp] == 2
+                assert feeds[pipeline.sinks[0].put.stamp] == 2
                 sess.run(stage, feeds)  # a step that fails between the two ops of its put
                 lockstep.repair(counts_of(pipeline.sinks, sess))
                 puts, feeds = lockstep.before([0])
@@ -89,5 +89,5 @@ def test_an_element_that_a_failed_step_staged_keeps_its_count(graph: Any) -> Non
 def test_who_skips_nothing_feeds_and_counts_no_more_than_before(graph: Any) -> None:
     staging.staged(Numbers(4))
     sink = pipelines_of(graph)[0].sinks[0]
-    assert sink.stamp is None and sink.queue.dtypes == [tf.int32]
+    assert sink.put.stamp is None and sink.queue.dtypes == [tf.int32]
     assert not [op for op in graph.get_operations() if op.type == "PlaceholderWithDefault"]

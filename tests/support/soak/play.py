@@ -54,7 +54,7 @@ class Game:
             after = [self.parts[tower]["id"] for tower in towers]
         elif self.plan.moment == "token":
             pipelines = [each for each in pipelines_of(tf.get_default_graph()) if each.stages]
-            after = [pipeline.sinks[tower].take for pipeline in pipelines for tower in towers]
+            after = [pipeline.sinks[tower].get.take for pipeline in pipelines for tower in towers]
         with tf.control_dependencies(after):
             # Not tf.debugging.Assert, which complains of a graph that is dropped before it has run.
             return tf.raw_ops.Assert(condition=tf.logical_not(self.fails), data=[MADE_TO_FAIL])
