@@ -235,8 +235,8 @@ def test_workers_that_are_gone_do_not_hold_up_a_pause(monkeypatch: pytest.Monkey
             took.append(time.monotonic() - began)
             assert chief.ledger.read([f"fence/{task}" for task in others]) == {}
     chief.stop()
-    # The first one connects to the ledger.
-    assert min(took[1:]) < 0.5 and took[0] < 2.0
+    # Half a second, and what a busy machine adds. One after the other, they would take two seconds each.
+    assert min(took[1:]) < 1.5 and took[0] < 2.0
 
 
 def test_a_long_pause_costs_the_server_less_for_each_of_many_workers(monkeypatch: pytest.MonkeyPatch) -> None:
