@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from staging_tf1.background import Background, Stop
 from staging_tf1.cores import usable_cores
+from staging_tf1.feed.counts import counts_of
 from staging_tf1.feed.lock_probe import lock_probe_of
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.producer_run import ProducerRun
-from staging_tf1.graph.counts import counts_of
 from staging_tf1.graph.get_stats import GetFigures
 from staging_tf1.sources import Source
 

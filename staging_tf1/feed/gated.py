@@ -13,10 +13,10 @@ from staging_tf1.cluster.pause import PAUSE
 from staging_tf1.cluster.snapshot import copies_of, is_broken, is_save, saved_from, saver_of
 from staging_tf1.errors import StagingWarning, warn
 from staging_tf1.feed.chain import Handler, Look, Run, Stage, chain_of
+from staging_tf1.feed.counts import read_counts
 from staging_tf1.feed.pipeline import areas_taken, pipelines_of
 from staging_tf1.feed.pipeline_run import runs_in
 from staging_tf1.feed.tally import Tally
-from staging_tf1.graph.counts import read_counts
 from staging_tf1.graph.position import Position
 from staging_tf1.graph.sync_tokens import sync_tokens_of
 

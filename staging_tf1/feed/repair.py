@@ -13,10 +13,10 @@ from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.feed.chain import Handler, Look, Run, Stage
+from staging_tf1.feed.counts import Count
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import PipelineRun, runs_in
 from staging_tf1.feed.tally import Tally
-from staging_tf1.graph.counts import Count
 from staging_tf1.graph.sink import RepairOps, Sink
 
 # A put that holds a slot stages its element within microseconds. One that has not staged after this time holds none.

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from staging_tf1.feed.chain import Handler, Look, Run, Stage
-from staging_tf1.graph.counts import Count, counts_of
+from staging_tf1.feed.counts import Count, counts_of
 from staging_tf1.graph.sink import Sink
 
 

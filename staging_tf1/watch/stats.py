@@ -9,11 +9,11 @@ from typing import Any
 
 from staging_tf1 import display
 from staging_tf1._tf import run_unwrapped
+from staging_tf1.feed.counts import read_counts
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.tally import Tally
 from staging_tf1.feed.threads import ThreadState
-from staging_tf1.graph.counts import read_counts
 from staging_tf1.graph.get_stats import GetFigures
 from staging_tf1.graph.sink import Sink
 from staging_tf1.sources import Source

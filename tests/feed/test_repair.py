@@ -11,10 +11,10 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
+from staging_tf1.feed.counts import counts_of
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.repair import repair_all, take_away
-from staging_tf1.graph.counts import counts_of
 from staging_tf1.graph.dependencies import ancestors
 from staging_tf1.sources import ArraySource, GeneratorSource
 
