@@ -435,6 +435,11 @@ def _is_one_of(value: Any, variables: Sequence[Any]) -> bool:
     return any(value is variable for variable in variables)
 
 
+def with_inner_graphs(graph: Any) -> list[Any]:
+    """Return the graph of a `tf.function`, and those of the loops and branches in it."""
+    return [graph, *(function.graph for function in graph._functions.values())]
+
+
 def op_stack(op: Any) -> list[tuple[str, int, str]]:
     """The (file, line, function) frames in which `op` was made, outermost first; empty for an imported op."""
     return [(frame.filename, frame.lineno, frame.name) for frame in op.traceback or ()]

@@ -13,14 +13,13 @@ from staging_tf1.arguments import AUTOTUNE, MOST_THREADS
 from staging_tf1.cluster.fence import fence_of
 from staging_tf1.define import specs
 from staging_tf1.feed.autotune import most_threads
-from staging_tf1.feed.pipeline import Input, Pipeline, Plan, Producer, pipelines_of
+from staging_tf1.feed.pipeline import Input, MapOps, Pipeline, Plan, Producer, pipelines_of
 from staging_tf1.feed.queue_runner import register
 from staging_tf1.graph.dependencies import ancestors
 from staging_tf1.graph.feed_queue import FeedQueue
 from staging_tf1.graph.position import DynamicPosition, Position
 from staging_tf1.graph.sink import Sink, Tensors, queue_key
 from staging_tf1.graph.token_area import TokenArea, on
-from staging_tf1.sources import Source, StreamSource
 from staging_tf1.spec import flatten, flatten_with_paths, map_structure, pack
 from staging_tf1.workers.pool import LANES_EACH
 
@@ -38,7 +37,8 @@ def build(plan: Plan, scope: str) -> Pipeline:
                 sinks = [FeedQueue(name, components, plan.capacity, plan.queue)]
             else:
                 sinks, init = _areas(plan, name, position)
-            pipeline = Pipeline(plan, name, tuple(sinks), _producers(plan, name, sinks), init, position)
+            map_ops = _map_ops(plan.inputs[0])
+            pipeline = Pipeline(plan, name, tuple(sinks), _producers(plan, name, sinks), init, map_ops, position)
             register(pipeline)
     return pipeline
 
@@ -102,7 +102,7 @@ def _tensors(entry: Input, iterator: Any | None, *, keeps_state: bool) -> Tensor
     # Batches of a source come from the host, whatever the device scope of the caller.
     with tf.device("/device:CPU:0") if entry.source is not None else nullcontext():
         if entry.source is not None:
-            tensors = _fed(entry.source, entry.spec, keeps_state)
+            tensors = _fed(entry, keeps_state)
         else:
             values = entry.values if iterator is None else iterator.get_next()
             tensors = Tensors(_flat(values), values, [])
@@ -115,13 +115,17 @@ def _tensors(entry: Input, iterator: Any | None, *, keeps_state: bool) -> Tensor
         return tensors._replace(flat=_flat(structure), structure=structure)
 
 
-def _fed(source: Source | StreamSource, spec: Any, keeps_state: bool) -> Tensors:
-    type_specs = map_structure(specs.as_type_spec, spec)
-    names = [leaf.name for leaf in flatten(spec)]
-    fed = pack(spec, [_placeholders(spec, name) for spec, name in zip(flatten(type_specs), names)])
+def _fed(entry: Input, keeps_state: bool) -> Tensors:
+    if entry.mapped is None:
+        type_specs = map_structure(specs.as_type_spec, entry.spec)
+        names = [leaf.name for leaf in flatten(entry.spec)]
+    else:
+        type_specs, names = entry.given, [path for path, _ in flatten_with_paths(entry.given)]
+    fed = pack(type_specs, [_placeholders(spec, name) for spec, name in zip(flatten(type_specs), names)])
     placeholders = _flat(fed)
     label = [tf.placeholder(tf.string, [], name="state")] if keeps_state else []
-    if source.features is None:
+    source = entry.source
+    if source is None or source.features is None or entry.mapped is not None:
         return Tensors(placeholders, fed, placeholders + label, *label)
     parsed = tf.io.parse_example(placeholders[0], source.features)
     return Tensors(_flat(parsed), parsed, placeholders + label, *label)
@@ -168,6 +172,18 @@ def _producers(plan: Plan, name: str, sinks: Sequence[Sink]) -> tuple[Producer, 
         )
         producers.append(producer)
     return tuple(producers)
+
+
+def _map_ops(entry: Input) -> MapOps | None:
+    """Make the ops of `map_fn`, if there is one. All towers run the same."""
+    if entry.mapped is None:
+        return None
+    before, function, takes_seed, _ = entry.mapped
+    with tf.name_scope("map_fn"), tf.device("/device:CPU:0"):
+        batch = _tensors(before, None, keeps_state=False)
+        seed = tf.placeholder(tf.int64, [2], name="seed") if takes_seed else None
+        outputs = _flat(function(batch.structure, *([] if seed is None else [seed])))
+    return MapOps(tuple(batch.placeholders), seed, tuple(outputs))
 
 
 def num_feed_threads(plan: Plan, number: int) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 
 from staging_tf1._tf import Dataset, tf
 from staging_tf1.define import specs
+from staging_tf1.define.mapped import mapped
 from staging_tf1.errors import ClusterError, LeftoverWarning, SpecError, warn
 from staging_tf1.feed.pipeline import Input, Plan
 from staging_tf1.feed.source_errors import errors_only
@@ -24,17 +25,19 @@ from staging_tf1.spec import component_name, flatten_with_paths, refuse_endless
 from staging_tf1.spec.arrays import as_array, describe
 
 
-def with_inputs(plan: Plan, values: Any, declared: Any, cast: Any) -> Plan:
+def with_inputs(plan: Plan, values: Any, declared: Any, map_fn: Any, cast: Any) -> Plan:
     """Return the plan with an input for each tower. Make no op.
 
     Args:
       plan: how the towers share the input.
       values: the argument of `staged()`.
       declared: its argument `spec`, whose shapes the values get. With one, a generator is not read to find its spec.
+      map_fn: its argument, a function of the tensors of one batch.
       cast: its argument, the dtypes that the values get.
 
     Raises:
-      TypeError, SpecError, ValueError: `values` cannot be staged, do not fit `spec`, or cannot be cast.
+      TypeError, SpecError, ValueError, BuildError: `values` cannot be staged, do not fit `spec`, or cannot be mapped or
+        cast.
       ClusterError: they cannot be divided among the workers of a cluster.
     """
     if isinstance(values, Dataset):
@@ -51,17 +54,26 @@ def with_inputs(plan: Plan, values: Any, declared: Any, cast: Any) -> Plan:
                 plan = _with_source(plan, source, declared)
             else:
                 plan = _with_stream(plan, source, declared)
-    return replace(plan, inputs=tuple(_fitted(entry, declared, cast, plan.caller) for entry in plan.inputs))
+    inputs = [
+        _with_components(entry, specs.with_declared(entry.components, declared, plan.caller)) for entry in plan.inputs
+    ]
+    if map_fn is not None:
+        # Traced once: all shards of a source have one spec.
+        first = mapped(inputs[0], map_fn, plan.caller)
+        inputs = [replace(first, source=entry.source, spec=entry.spec) for entry in inputs]
+    inputs = [_with_components(entry, specs.with_casts(entry.components, cast, plan.caller)) for entry in inputs]
+    return replace(plan, inputs=tuple(inputs))
 
 
-def _fitted(entry: Input, declared: Any, cast: Any, caller: str) -> Input:
-    components = specs.with_casts(specs.with_declared(entry.components, declared, caller), cast, caller)
-    return entry if components is entry.given else replace(entry, components=components)
+def _with_components(entry: Input, components: Any) -> Input:
+    return entry if components is entry.components else replace(entry, components=components)
 
 
 def element_bytes(entry: Input) -> int | None:
     """Return the bytes of one element of the area; None if the number varies or is unknown."""
     source = entry.source
+    if entry.mapped is not None:
+        return specs.element_bytes(entry.components, None)
     if entry.components is not entry.given:
         batch_size = source.batch_size if isinstance(source, Source) else None
         return specs.element_bytes(entry.components, batch_size)

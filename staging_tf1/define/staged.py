@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,6 +55,7 @@ def staged(
     num_processes: int = 0,
     nice: int = 0,
     lockstep: bool = False,
+    map_fn: Callable[..., Any] | None = None,
     cast: Any = None,
     spec: Any = None,
     ignored_exception_types: Any = (),
@@ -98,6 +99,14 @@ def staged(
         of a millisecond get slower, and so does everything if other programs need the cores (docs/performance.md).
       lockstep: no feed thread. Each step's `Session.run` puts one batch and takes the previous one. Needs
         `StagingSession` or `StagingHook`.
+      map_fn: a function of the tensors of one batch, in the structure of the source's batches, that returns the tensors
+        to stage, as that of `tf.data.Dataset.map` does. It is traced once. Feed threads run its ops ahead of the step:
+        casts, crops, `tf.io.parse_example`, `tf.io.decode_jpeg` (with `tf.map_fn`), tables; with `num_threads=n` for n
+        batches at once, and the batches keep their order. If it has an argument `seed`, it gets an int64 tensor [2],
+        made of the source's seed and the batch's number, for `tf.random.stateless_uniform` and the like. So a batch is
+        augmented the same with any number of threads, and after a resume. Variables, placeholders, other inputs and
+        stateful random ops are refused. An op that fails is an exception of the source (`ignored_exception_types`).
+        Sources and generators only.
       cast: a dtype for all components, or a dict from component paths to dtypes, such as {"image": tf.float16}. The
         feed thread's run casts the components; they are staged and returned in that dtype. From float32 to float16
         this halves the memory of the area and the bytes copied to a device. Paths are those of messages: "image",
@@ -132,12 +141,13 @@ def staged(
       name: name for ops, threads and messages; unique in the graph.
 
     Returns:
-      The structure of `values` with staged tensors in it; with `devices`, a list of such structures.
+      The structure of `values`, or of what `map_fn` returns, with staged tensors in it; with `devices`, a list of such
+      structures.
 
     Raises:
       TypeError, ValueError: an argument is invalid, or an element is larger than `memory_limit`.
       SpecError: a tensor belongs to another graph, the values do not fit `spec`, or a component cannot be cast.
-      BuildError: called in a loop, a function or a finalized graph.
+      BuildError: called in a loop, a function or a finalized graph; or `map_fn` uses what a batch must not depend on.
       ClusterError: the input cannot be divided among the workers, or this process is a parameter server.
 
     >>> import numpy as np
@@ -169,7 +179,7 @@ def staged(
             towers=tower_range_of(cluster, choice(caller, "share", share, SHARES), len(towers)),
         )
         check_dynamic(plan)
-        plan = with_inputs(plan, values, spec, cast)
+        plan = with_inputs(plan, values, spec, map_fn, cast)
         _check_lockstep(plan)
         _check_parallel(plan)
         _check_resume(plan)

@@ -6,10 +6,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from staging_tf1._tf import profiled
-from staging_tf1.feed.pipeline import Producer
+from staging_tf1.feed.pipeline import MapOps, Producer
+from staging_tf1.feed.preparing import Prepared, Preparing
 from staging_tf1.feed.readers import IndexReader, ReadBatch, Reader, RotationReader, StreamReader, draw, read_batch
 from staging_tf1.feed.sequencer import Rotation
 from staging_tf1.feed.source_errors import SkipCounter, errors_only
@@ -23,8 +22,8 @@ class FedBatch(NamedTuple):
     """A batch that was read, and its number in the source's order."""
 
     number: int
-    # In the order of the sink's placeholders; None for a skipped batch, which keeps its number.
-    arrays: list[np.ndarray[Any, Any]] | None
+    # None for a skipped batch, which keeps its number.
+    prepared: Prepared | None
 
 
 class BatchReader:
@@ -34,13 +33,16 @@ class BatchReader:
       producer: the producer whose batches to read.
       reader: reads them from the source; None if the graph computes them.
       start: the number of the first batch.
+      preparing: makes what is fed out of a batch; None if the graph computes them.
 
     Attributes:
       on_failed_step: called after a failed step, which may have lost a batch.
     """
 
-    def __init__(self, producer: Producer, reader: Reader | None, start: int) -> None:
-        self.producer, self.start = producer, start
+    def __init__(
+        self, producer: Producer, reader: Reader | None, start: int, preparing: Preparing | None = None
+    ) -> None:
+        self.producer, self.start, self._preparing = producer, start, preparing
         self.on_failed_step: list[Callable[[], None]] = []
         self.skipped = SkipCounter(producer.name, producer.plan.skip_rule)
         self._reader = reader
@@ -80,7 +82,7 @@ class BatchReader:
             if numbered is None:
                 return None
             state.batch = numbered.number
-            return FedBatch(numbered.number, self._arrays(numbered, state))
+            return FedBatch(numbered.number, self._prepared(numbered, state))
 
     def skip(self, state: ThreadState, error: BaseException) -> None:
         """Count a skipped batch; raise `error` if that exceeds the limit."""
@@ -95,11 +97,12 @@ class BatchReader:
         before, self._delivered = self._delivered, number + 1
         return self._delivered - before
 
-    def _arrays(self, numbered: ReadBatch, state: ThreadState) -> list[np.ndarray[Any, Any]] | None:
+    def _prepared(self, numbered: ReadBatch, state: ThreadState) -> Prepared | None:
+        assert self._preparing is not None
         try:
             if numbered.error is not None:
                 raise numbered.error
-            return self.producer.arrays(numbered.number, numbered.batch)
+            return self._preparing(numbered.number, numbered.batch)
         except self.skipped.types as error:
             self.skip(state, error)
             return None
@@ -111,10 +114,11 @@ class SuppliedReader(BatchReader):
     Args:
       producer: with a random-access source.
       supply: names them.
+      preparing: makes what is fed out of a batch.
     """
 
-    def __init__(self, producer: Producer, supply: Supply) -> None:
-        super().__init__(producer, None, 0)
+    def __init__(self, producer: Producer, supply: Supply, preparing: Preparing) -> None:
+        super().__init__(producer, None, 0, preparing)
         self._supply = supply
         self.on_failed_step.append(supply.step_failed)
         self._naming = threading.Lock()
@@ -142,12 +146,12 @@ class SuppliedReader(BatchReader):
         with errors_only(f"'{self.producer.name}'"):
             numbered = read_batch(source, rule, named.batch)
             refuse_if_forked("A feed thread")
-            arrays = self._arrays(numbered, state)
-        if arrays is None:
+            prepared = self._prepared(numbered, state)
+        if prepared is None:
             self._supply.skip(named.batch)
         else:
             self._batches[place] = named.batch
-        return FedBatch(place, arrays)
+        return FedBatch(place, prepared)
 
     def stop(self) -> None:
         """See base class."""
@@ -163,13 +167,15 @@ class BatchReaders:
 
     Args:
       starts: each producer, with the number of its first batch.
+      map_ops: those of the pipeline's `map_fn`, if there is one.
+      session: runs them.
 
     Attributes:
       rotation: the order in which the towers take from an input that they share.
     """
 
-    def __init__(self, starts: Sequence[tuple[Producer, int]]) -> None:
-        self._starts = starts
+    def __init__(self, starts: Sequence[tuple[Producer, int]], map_ops: MapOps | None, session: Any) -> None:
+        self._starts = [(producer, start, Preparing(producer, map_ops, session)) for producer, start in starts]
         towers = len({producer.tower for producer, _ in starts})
         self.rotation = Rotation(towers, min(start * towers + producer.tower for producer, start in starts))
         self._streams: dict[int, StreamReader] = {}
@@ -177,21 +183,24 @@ class BatchReaders:
     def for_threads(self) -> list[BatchReader]:
         """Make a reader for each producer. Of a shared input, each tower reads its own batches."""
         return [
-            BatchReader(producer, self._reader_of_tower(producer, start), start)
+            BatchReader(producer, self._reader_of_tower(producer, start, preparing), start, preparing)
             if producer.supply is None
-            else SuppliedReader(producer, producer.supply)
-            for producer, start in self._starts
+            else SuppliedReader(producer, producer.supply, preparing)
+            for producer, start, preparing in self._starts
         ]
 
     def for_steps(self) -> list[BatchReader]:
         """Make a reader for each producer. Of a shared input, each tower reads whatever comes next."""
-        return [BatchReader(producer, self._reader(producer, start), start) for producer, start in self._starts]
+        return [
+            BatchReader(producer, self._reader(producer, start), start, preparing)
+            for producer, start, preparing in self._starts
+        ]
 
-    def _reader_of_tower(self, producer: Producer, start: int) -> Reader | None:
+    def _reader_of_tower(self, producer: Producer, start: int, preparing: Preparing) -> Reader | None:
         reader = self._reader(producer, start)
         if reader is None or not producer.plan.in_rotation:
             return reader
-        return RotationReader(reader, self.rotation, producer.tower, start, producer.arrays, producer.plan.skip_rule)
+        return RotationReader(reader, self.rotation, producer.tower, start, preparing, producer.plan.skip_rule)
 
     def _reader(self, producer: Producer, start: int) -> Reader | None:
         if producer.source is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,15 @@ from staging_tf1.sources import Source, StreamSource
 from staging_tf1.spec.conform import Conformer
 
 
+class MapOps(NamedTuple):
+    """The ops of a `map_fn`. They run before the put, whose placeholders then get their results."""
+
+    # What to feed: a batch of the source, and the seed (int64, [2]), if it is random.
+    placeholders: tuple[Any, ...]
+    seed: Any | None
+    outputs: tuple[Any, ...]
+
+
 @dataclass(frozen=True)
 class Input:
     """Where the batches of one tower come from, or those of one of several generators of a `CustomRunner`."""
@@ -36,11 +45,25 @@ class Input:
     # The spec of a batch of the source, a nest of ArraySpec, RaggedSpec and SparseSpec.
     spec: Any = None
     values: Any = None
+    # What `map_fn` does with the batches of the source.
+    mapped: Mapped | None = None
 
     @property
     def is_computed(self) -> bool:
         """Whether ops of the program compute the batches."""
         return self.source is None and not isinstance(self.values, Dataset)
+
+
+class Mapped(NamedTuple):
+    """A `map_fn`, traced."""
+
+    # The input without it.
+    before: Input
+    # A `tf.function` of one signature: it takes a batch, and the seed, if it is random.
+    function: Any
+    takes_seed: bool
+    # Its name and the line of its definition, for messages.
+    name: str
 
 
 # By identity: the inputs may hold tensors.
@@ -123,20 +146,21 @@ class Producer:
         return self.plan.num_threads == AUTOTUNE
 
     def arrays(self, number: int, batch: Any) -> list[np.ndarray[Any, Any]]:
-        """Return the arrays of the source's batch `number`, in the order of the sink's placeholders.
+        """Return the arrays of the source's batch `number`, flat.
 
         Raises:
           SpecError: the batch does not fit the spec.
         """
-        arrays = self._conformer(batch, f"'{self.name}': batch {number}")
-        if not self.plan.keeps_state:
-            return arrays
-        assert isinstance(self.source, StreamSource)
-        return [*arrays, np.array(labelled(number + 1, self.source.state(number + 1)), object)]
+        return self._conformer(batch, f"'{self.name}': batch {number}")
 
-    def records(self, arrays: list[np.ndarray[Any, Any]]) -> int | None:
-        """Return the number of records in what `arrays` returned; None if the rows of the first array are records."""
+    def records(self, arrays: list[np.ndarray[Any, Any]]) -> int:
+        """Return the number of records in what `arrays` returned."""
         return self._conformer.records(arrays)
+
+    def label(self, number: int) -> np.ndarray[Any, Any]:
+        """Return the state of its stream after batch `number`, which is fed last."""
+        assert isinstance(self.source, StreamSource)
+        return np.array(labelled(number + 1, self.source.state(number + 1)), object)
 
     @cached_property
     def _conformer(self) -> Conformer:
@@ -156,6 +180,8 @@ class Pipeline:
     producers: tuple[Producer, ...]
     # An op to run once in every session before the sinks are reset: the initializer of a dataset's iterator.
     init: Any | None = None
+    # What each batch goes through before it is put.
+    map_ops: MapOps | None = None
     # What checkpoints hold; None if the input cannot start at a given batch.
     position: Position | None = None
 

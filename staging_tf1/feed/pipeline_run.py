@@ -68,7 +68,7 @@ class PipelineRun:
         self.begins_anew = False
         self._lock = threading.Lock()
         self.delivery = Delivery(pipeline, session)
-        readers = BatchReaders(with_workers(starts))
+        readers = BatchReaders(with_workers(starts), pipeline.map_ops, session)
         self.producers = tuple(
             ProducerRun(producer, readers.rotation, self.delivery) for producer in readers.for_threads()
         )

@@ -180,13 +180,13 @@ class ProducerRun:
                 return
             state.leave_source(cpu_began, WAITING_IN_ORDER)
             with self._in_order(batch.number):
-                if batch.arrays is None:
+                if batch.prepared is None:
                     continue
                 state.now(PUTTING)
                 with profiled(self._put_event, batch=state.batch):
-                    self._put(batch.number, batch.arrays)
+                    self._put(batch.number, batch.prepared.arrays)
                 state.put_secs += state.now(WAITING_FOR_SOURCE)
-            state.count(batch.arrays, self.producer.records(batch.arrays))
+            state.count(*batch.prepared)
             # Freed first: the next batch may wait for its memory.
             del batch
 

@@ -54,6 +54,11 @@ class RemoteSource(Source):
         return self._source.batch_size
 
     @property
+    def seed(self) -> int | None:  # type: ignore[override]
+        """See base class."""
+        return self._source.seed
+
+    @property
     def num_records(self) -> int | None:
         """See base class."""
         return self._source.num_records

@@ -56,14 +56,9 @@ class ThreadState:
     # Raises an error from the step that waits for this thread; None where the thread is the step's own.
     give_up: Callable[[BaseException], None] | None = None
 
-    def count(self, arrays: list[np.ndarray[Any, Any]], records: int | None = None) -> None:
-        """Count a batch that was delivered; its strings are `bytes` objects.
-
-        `records` is how many records it has. None takes the rows of the first array.
-        """
+    def count(self, arrays: list[np.ndarray[Any, Any]], records: int) -> None:
+        """Count a batch that was delivered; its strings are `bytes` objects."""
         self.batches += 1
-        if records is None:
-            records = len(arrays[0]) if arrays and arrays[0].ndim else 1
         self.records += records
         for array in arrays:
             size = _bytes_of(array)

@@ -19,13 +19,13 @@ import numpy as np
 from staging_tf1._tf import is_uninitialized_iterator, run_unwrapped, tf
 from staging_tf1.feed.batch_reader import BatchReader, BatchReaders
 from staging_tf1.feed.chain import Handler, Look, Run, Stage
+from staging_tf1.feed.counts import Count, counts_of
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.queue_runner import prepare_to_start
 from staging_tf1.feed.repair import release_stranded, repair_slots
 from staging_tf1.feed.threads import BETWEEN_STEPS, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.feed.unfed import refuse_unfed
 from staging_tf1.garbage import join_thread
-from staging_tf1.graph.counts import Count, counts_of
 from staging_tf1.graph.sink import Sink
 from staging_tf1.lifecycle.side_thread import SideThread
 
@@ -65,7 +65,7 @@ class Lockstep:
         self.name = pipeline.name
         self._side = SideThread(f"staging:read:{pipeline.name}") if interruptible else None
         self._session, self._pipeline = session, pipeline
-        readers = BatchReaders(prepare_to_start(session, pipeline).starts)
+        readers = BatchReaders(prepare_to_start(session, pipeline).starts, pipeline.map_ops, session)
         # Counts the batches read from a shared input: the remainder is the next tower.
         self._next_in_rotation = readers.rotation.first
         give_up = None if self._side is None else self._side.give_up
@@ -222,9 +222,9 @@ class Lockstep:
     def _read_source(self, tower: _Tower) -> dict[Any, Any] | None:
         """Return the feeds of the next batch that is not skipped; None at the end."""
         while (batch := tower.batches.next(tower.state)) is not None:
-            if batch.arrays is not None:
-                tower.state.count(batch.arrays, tower.batches.producer.records(batch.arrays))
-                feeds = dict(zip(tower.sink.put.placeholders, batch.arrays, strict=True))
+            if batch.prepared is not None:
+                tower.state.count(*batch.prepared)
+                feeds = dict(zip(tower.sink.put.placeholders, batch.prepared.arrays, strict=True))
                 stamp = tower.batches.stamp_of(batch.number)
                 return feeds if tower.sink.put.stamp is None else {**feeds, tower.sink.put.stamp: stamp}
         return None

@@ -82,10 +82,13 @@ class Source(_Batched, abc.ABC):
         keeps or reuses its arrays. They are then copied before they are fed.
       features: the `features` argument of `tf.io.parse_example` with which the graph parses batches of serialized
         records, or None.
+      seed: what its random numbers are made from, from 0 to 2**63 - 1; None if there is none. A `map_fn` that takes a
+        seed needs it.
     """
 
     gives_away: bool = True
     features: Any = None
+    seed: int | None = None
 
     @property
     @abc.abstractmethod

@@ -215,7 +215,7 @@ class RecordSource(Composable):
         raise SpecError(f"{self._owner}: all {total} records are bad.")
 
     @property
-    def seed(self) -> int | None:
+    def seed(self) -> int | None:  # type: ignore[override]
         """The seed, passed or drawn. None if no seed was passed and nothing is random."""
         return self._batching.seed
 

@@ -53,11 +53,13 @@ class Conformer:
             return arrays
         return [array for leaf in conform(self._spec, batch, owner) for array in arrays_of(leaf)]
 
-    def records(self, arrays: list[np.ndarray[Any, Any]]) -> int | None:
-        """Return the number of records in the arrays of a batch; None if the rows of the first array are records."""
+    def records(self, arrays: list[np.ndarray[Any, Any]]) -> int:
+        """Return the number of records in the arrays of a batch: the rows of its first component."""
         if isinstance(self._first, RaggedSpec):
             return len(arrays[1]) - 1
-        return int(arrays[2][0]) if isinstance(self._first, SparseSpec) else None
+        if isinstance(self._first, SparseSpec):
+            return int(arrays[2][0])
+        return len(arrays[0]) if arrays and arrays[0].ndim else 1
 
     def _in_order(self, batch: Any) -> list[Any] | None:
         if type(batch) is np.ndarray:

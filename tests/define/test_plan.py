@@ -41,6 +41,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "autotune": lambda: staged(source(), num_threads=staging_tf1.AUTOTUNE, cast={"x": tf.float16}),
     "processes": lambda: staged(source(), num_processes=2, nice=3),
     "dynamic": lambda: staged(source(), share="dynamic"),
+    "map_fn": lambda: staged(source(), map_fn=lambda batch: {"sum": batch["x"] + 1}, cast=tf.float16),
     "generator": lambda: staged(GeneratorSource(batches, resume="skip"), ignored_exception_types=ValueError),
     "rotation": lambda: staged(batches, devices=TWO),
     "shuffle": lambda: CustomRunner(source(), batch_size=4, seed=3),

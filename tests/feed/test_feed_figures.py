@@ -19,6 +19,8 @@ from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.source_errors import SkipCounter, SkipRule, skip_rule
 from staging_tf1.feed.threads import PUTTING, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.sources import ArraySource, GeneratorSource
+from staging_tf1.spec import ArraySpec
+from staging_tf1.spec.conform import Conformer
 from staging_tf1.watch.stats import _kind, bottleneck, full_bytes
 
 LIMIT_SECS = 200.0
@@ -109,16 +111,15 @@ def test_a_state_lasts_until_the_next() -> None:
 def test_delivered_batches_are_counted(batches: list[list[tuple[int, ...]]]) -> None:
     state = ThreadState("feed:x:0")
     for shapes in batches:
-        state.count([np.zeros(shape, np.int32) for shape in shapes])
+        arrays = [np.zeros(shape, np.int32) for shape in shapes]
+        state.count(arrays, Conformer(ArraySpec(None, np.dtype(np.int32))).records(arrays))
     assert state.batches == len(batches)
     assert state.records == sum(shapes[0][0] if shapes[0] else 1 for shapes in batches)
     assert state.bytes == sum(4 * int(np.prod(shape, dtype=int)) for shapes in batches for shape in shapes)
 
 
 def test_a_batch_without_components_is_one_record() -> None:
-    state = ThreadState("feed:x:0")
-    state.count([])
-    assert (state.batches, state.records, state.bytes) == (1, 1, 0)
+    assert Conformer({}).records([]) == 1
 
 
 # How much is held.
@@ -129,7 +130,7 @@ def held(graph: Any, *delivered: Any) -> int:
     (pipeline,) = pipelines_of(graph)
     state = ThreadState("feed:x:0")
     for arrays in delivered:
-        state.count(arrays)
+        state.count(arrays, 4)
     return full_bytes(pipeline.sinks[0], [state, ThreadState("feed:x:1")])
 
 
@@ -184,9 +185,9 @@ def test_strings_are_no_known_number_of_bytes(graph: Any, count: int, cast: Any)
 
 def test_strings_count_with_their_bytes() -> None:
     state = ThreadState("feed:x:0")
-    state.count([np.array([[b"a", b"bc"], [b"", "\N{SNOWMAN}".encode()]], object), np.zeros(2, np.int32)])
+    state.count([np.array([[b"a", b"bc"], [b"", "\N{SNOWMAN}".encode()]], object), np.zeros(2, np.int32)], 2)
     assert (state.records, state.string_bytes, state.bytes) == (2, 6, 14)
-    state.count([np.array(b"label", object)])
+    state.count([np.array(b"label", object)], 1)
     assert (state.records, state.string_bytes, state.bytes) == (3, 11, 19)
 
 

@@ -394,6 +394,15 @@ def test_op_traceback() -> None:
     assert any(frame[0] == __file__ for frame in _tf.op_stack(tf.constant(1).op))
 
 
+def test_the_ops_of_a_function_with_those_of_its_loops() -> None:
+    def call(numbers: Any) -> Any:
+        return tf.map_fn(lambda number: tf.cond(number > 0, lambda: tf.exp(number), lambda: number), numbers)
+
+    function = tf.function(call, autograph=False).get_concrete_function(tf.TensorSpec([None], tf.float32))
+    types = [{op.type for op in graph.get_operations()} for graph in _tf.with_inner_graphs(function.graph)]
+    assert "Exp" not in types[0] and sum("Exp" in inner for inner in types) == 1
+
+
 def test_graph_group_lock(graph: Any) -> None:
     graph._group_lock._ready.acquire()
     _tf.free_run_lock(graph, secs=0.01)

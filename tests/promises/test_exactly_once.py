@@ -113,6 +113,10 @@ REFUSED: dict[tuple[str, str], tuple[type[Exception], str]] = {
         (source, "processes"): (TypeError, IN_ORDER)
         for source in ("GrainSource, a stream", "StreamSource", "GeneratorSource", "tf.data", *TENSORS)
     },
+    **{
+        (source, "map_fn"): (ValueError, "got map_fn= with values that the graph computes")
+        for source in ("tf.data", *TENSORS)
+    },
     **{("tf.data", queue): (RuntimeError, "only supports Python-style iteration in eager mode") for queue in QUEUES},
 }
 # What no page promises, by two of source, feed and end.

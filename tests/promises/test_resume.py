@@ -116,6 +116,7 @@ KINDS = {
 WAYS: dict[str, dict[str, Any]] = {
     "one thread": dict(),
     "threads": dict(num_threads=4, capacity=6),
+    "map_fn": dict(map_fn=tf.identity, num_threads=4, capacity=6),
     "lockstep": dict(lockstep=True),
     "towers": dict(devices=TOWERS),
     "towers, threads": dict(devices=TOWERS, num_threads=4, capacity=3),
@@ -124,7 +125,7 @@ WAYS: dict[str, dict[str, Any]] = {
 # Several threads read a dataset in no order. The shards of the few records have unequally many good ones. Of a stream
 # that towers share, a run repeats at most as many batches as were skipped.
 UNTRIED = {
-    *product([kind for kind in KINDS if "dataset" in kind], ["threads", "towers, threads"]),
+    *product([kind for kind in KINDS if "dataset" in kind], ["threads", "map_fn", "towers, threads"]),
     *product(
         ["bad batches across epochs", "stream that raises", "stream with misfits"],
         [way for way in WAYS if "towers" in way],

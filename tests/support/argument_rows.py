@@ -194,6 +194,7 @@ def rows_of_feeds() -> Iterator[tuple[str, Row]]:
         "memory_limit": ints(16, INT64) | {"zero"},
         "device": NONE | {"blank"},
         "lockstep": FLAGS,
+        "map_fn": NONE,
         "cast": NONE,
         "spec": NONE,
         "resume": set(),

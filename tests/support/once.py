@@ -123,6 +123,11 @@ def _staged(**options: Any) -> Callable[..., list[Any]]:
     return lambda values, **more: tf.nest.flatten(staging.staged(values, name="train", **options, **more))
 
 
+def _checked(batch: Any) -> Any:
+    """The same batch, by ops that could fail."""
+    return tf.map_fn(lambda number: tf.ensure_shape(number, []), batch)
+
+
 def _queued(**options: Any) -> Callable[..., list[Any]]:
     return lambda values, **more: [staging.CustomRunner(values, **options, **more).get_inputs()]
 
@@ -132,6 +137,7 @@ FEEDS: dict[str, Callable[..., list[Any]]] = {
     "one thread": _staged(),
     "threads": _staged(num_threads=3, capacity=5),
     "processes": _staged(num_processes=2),
+    "map_fn": _staged(map_fn=_checked, num_threads=3, capacity=5),
     "lockstep": _staged(lockstep=True),
     "towers": _staged(devices=BOTH, num_threads=2, capacity=3),
     "towers in lockstep": _staged(devices=BOTH, lockstep=True),

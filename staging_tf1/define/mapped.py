@@ -1,0 +1,130 @@
+"""`map_fn=`: traces the user's function of one batch. Makes no op, so a refused call adds nothing to the graph."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from staging_tf1._tf import tf
+from staging_tf1.arguments import refuse
+from staging_tf1.define import specs
+from staging_tf1.errors import BuildError, SpecError
+from staging_tf1.feed.pipeline import Input, Mapped
+from staging_tf1.graph.dependencies import ancestors
+from staging_tf1.spec import component_name, flatten_with_paths
+
+_EXPECTED = "a function map_fn(batch) or map_fn(batch, seed) of the tensors of one batch"
+
+# What a batch must not depend on: by the op that `map_fn` captures.
+_READS = {
+    **dict.fromkeys(("VarHandleOp", "Variable", "VariableV2"), "variable"),
+    **dict.fromkeys(("Placeholder", "PlaceholderWithDefault"), "placeholder"),
+    **dict.fromkeys(("IteratorGetNext", "Unstage", "MapUnstage", "OrderedMapUnstage"), "input"),
+    **dict.fromkeys(("QueueDequeueV2", "QueueDequeueManyV2", "QueueDequeueUpToV2"), "input"),
+}
+_CURES = {
+    "input": "A batch has one number in one source, for a resume. Join sources with staging.sources.zip_records.",
+    "placeholder": "Nothing feeds it while batches are made. Use a constant, or make it a component of the batch.",
+    "variable": "A batch is made steps ahead, so it would depend on timing. Use the variable in the step, on the "
+    "staged tensors.",
+}
+
+
+def mapped(entry: Input, map_fn: Any, caller: str) -> Input:
+    """Return the input whose batches go through `map_fn` before they are staged.
+
+    Raises:
+      TypeError, ValueError: it is no function of a batch; the input is none that feed threads read; or it takes a seed
+        that the source does not have.
+      BuildError: it uses variables, placeholders, other inputs, or random ops whose numbers depend on timing.
+      SpecError: it does not return tensors.
+    """
+    if not callable(map_fn):
+        refuse(caller, "map_fn", map_fn, _EXPECTED)
+    if entry.source is None:
+        cure = "Call it on them: staged(map_fn(values))" if entry.is_computed else "Use dataset.map(map_fn) instead"
+        raise ValueError(f"{caller} got map_fn= with values that the graph computes. {cure}.")
+    name, takes_seed = _name(map_fn), _takes_seed(map_fn, caller)
+    if takes_seed and not isinstance(getattr(entry.source, "seed", None), int):
+        raise ValueError(
+            f"{caller}: map_fn {name} takes a seed, but {entry.source!r} has none. Pass seed= to a source with random "
+            f"access, or leave the argument out of map_fn."
+        )
+    function = _traced(map_fn, entry.components, takes_seed, f"{caller}: map_fn {name}")
+    given = _specs_of(function.structured_outputs, f"{caller}: map_fn {name}")
+    return Input(given, given, entry.source, entry.spec, mapped=Mapped(entry, function, takes_seed, name))
+
+
+def _name(map_fn: Any) -> str:
+    """Return the name of a function, and where it is defined."""
+    name, code = getattr(map_fn, "__name__", type(map_fn).__name__), getattr(map_fn, "__code__", None)
+    return name if code is None else f"{name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
+
+
+def _takes_seed(map_fn: Callable[..., Any], caller: str) -> bool:
+    try:
+        signature = inspect.signature(map_fn)
+    except ValueError:  # a C function without a signature
+        return False
+    takes_seed = "seed" in signature.parameters
+    try:
+        signature.bind(None, **({"seed": None} if takes_seed else {}))
+    except TypeError:
+        raise TypeError(
+            f"{caller}: map_fn {_name(map_fn)} takes {signature}, expected {_EXPECTED}. A tuple or dict is one "
+            f"argument, batch."
+        ) from None
+    return takes_seed
+
+
+def _traced(map_fn: Callable[..., Any], components: Any, takes_seed: bool, owner: str) -> Any:
+    def no_variable(_: Any, **options: Any) -> Any:
+        raise BuildError(f"{owner} makes the variable '{options.get('name')}'. {_CURES['variable']}")
+
+    def call(batch: Any, *seed: Any) -> Any:
+        with tf.variable_creator_scope(no_variable):
+            return map_fn(batch, **dict(zip(["seed"], seed)))
+
+    # As TensorFlow 1 did: Python's `if` and `while` are not converted.
+    traced = tf.function(call, autograph=False)
+    seed = [tf.TensorSpec([2], tf.int64)] if takes_seed else []
+    function = traced.get_concrete_function(components, *seed)
+    # In the order of `_CURES`: what takes from another input also reads its variables.
+    reads = [(_READS[op.type], op.name) for op in ancestors(function.captured_inputs) if op.type in _READS]
+    for kind, name in sorted(reads, key=lambda read: list(_CURES).index(read[0])):
+        raise BuildError(f"{owner} reads the {kind} '{name}'. {_CURES[kind]}")
+    for node in _nodes(function.graph):
+        if "seed2" in node.attr:
+            raise BuildError(
+                f"{owner} uses {node.op} ('{node.name}'), whose numbers depend on timing. Let it take an argument "
+                f"`seed`, and use ops such as tf.random.stateless_uniform(shape, seed) or TensorFlow 2's "
+                f"tf.image.stateless_random_flip_left_right(images, seed)."
+            )
+    return function
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    """Yield all ops of a function, and those of the loops and branches in it."""
+    definition = graph.as_graph_def()
+    yield from definition.node
+    for function in definition.library.function:
+        yield from function.node_def
+
+
+def _specs_of(outputs: Any, owner: str) -> Any:
+    leaves = flatten_with_paths(outputs)
+    if not leaves:
+        raise SpecError(f"{owner} returned {outputs!r}, expected a nest of tensors.")
+    for path, leaf in leaves:
+        if not (tf.is_tensor(leaf) or isinstance(leaf, tf.TypeSpec)):
+            raise SpecError(
+                f"{owner} returned {type(leaf).__name__} as {component_name(path)}, expected a nest of tensors."
+            )
+        if getattr(leaf, "dtype", None) in (tf.resource, tf.variant):
+            raise SpecError(
+                f"{owner} returned a tensor of dtype {leaf.dtype.name} as {component_name(path)}, which cannot be "
+                f"staged. Return tensors of numbers or strings."
+            )
+    return specs.of_tensors(outputs)

@@ -1,0 +1,104 @@
+"""`Preparing`: makes what is fed out of a batch of the source: checked, through `map_fn`, with the stream's state."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from staging_tf1._tf import fast_callable, tf, with_inner_graphs
+from staging_tf1.feed.pipeline import MapOps, Mapped, Producer
+from staging_tf1.graph.callsite import site_of_op
+from staging_tf1.sources import Source
+
+
+class Prepared(NamedTuple):
+    """What is fed for one batch, in the order of the sink's placeholders; and the number of records in it."""
+
+    arrays: list[np.ndarray[Any, Any]]
+    records: int
+
+
+class Preparing:
+    """Prepares the batches of one producer in one session. Thread-safe.
+
+    Args:
+      producer: the producer, with the source that the session reads.
+      map_ops: those of its `map_fn`; None if there is none.
+      session: runs them.
+    """
+
+    def __init__(self, producer: Producer, map_ops: MapOps | None, session: Any) -> None:
+        self._producer = producer
+        self._map = None if map_ops is None else _BatchMap(producer, map_ops, session)
+
+    def __call__(self, number: int, batch: Any) -> Prepared:
+        """Prepare the source's batch `number`.
+
+        Raises:
+          SpecError: the batch does not fit the spec.
+          tf.errors.OpError: an op of `map_fn` failed.
+        """
+        arrays = self._producer.arrays(number, batch)
+        records = self._producer.records(arrays)
+        if self._map is not None:
+            arrays = self._map(number, arrays)
+        if self._producer.plan.keeps_state:
+            arrays = [*arrays, self._producer.label(number)]
+        return Prepared(arrays, records)
+
+
+class _BatchMap:
+    """Runs the ops of a `map_fn`, in the calling thread: several threads run it for several batches at once."""
+
+    def __init__(self, producer: Producer, ops: MapOps, session: Any) -> None:
+        mapped = producer.plan.inputs[producer.tower].mapped
+        assert mapped is not None
+        self._name, self._mapped, self._ops, self._session = producer.name, mapped, ops, session
+        self._seeds = None if ops.seed is None else _seeds_of(producer.source)
+        self._call: Callable[..., Any] | None = None
+        # Held while the callable is made.
+        self._making = threading.Lock()
+
+    def __call__(self, number: int, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        call = self._call or self._make()
+        seed = [] if self._seeds is None else [np.array(self._seeds(number), np.int64)]
+        try:
+            # TensorFlow's own memory, which it reads in place when it is fed.
+            return list(call(*arrays, *seed))
+        except tf.errors.CancelledError:
+            raise
+        except tf.errors.OpError as error:
+            text = f"'{self._name}': map_fn {self._mapped.name} failed for batch {number}{_where(error, self._mapped)}"
+            raise type(error)(error.node_def, error.op, f"{text}: {error.message}") from error
+
+    def _make(self) -> Callable[..., Any]:
+        ops = self._ops
+        with self._making:
+            if self._call is None:
+                feeds = [*ops.placeholders, *([] if ops.seed is None else [ops.seed])]
+                self._call = fast_callable(
+                    self._session, feeds=feeds, targets=(), fetches=ops.outputs, in_caller_thread=True
+                )
+            return self._call
+
+
+def _seeds_of(source: Any) -> Callable[[int], tuple[int, int]]:
+    """Return a function that makes the seed of a batch from its number: different for all batches of all shards."""
+    assert isinstance(source, Source) and source.seed is not None
+    seed, fingerprint = source.seed, source.fingerprint()
+    index, count = int(fingerprint.get("shard_index", 0)), int(fingerprint.get("shard_count", 1))
+    return lambda number: (seed, number * count + index)
+
+
+def _where(error: tf.errors.OpError, mapped: Mapped) -> str:
+    """Return the user's line that has made the op that failed; nothing if the op is unknown, or one of several."""
+    # TensorFlow puts the name of a call before those of the ops that it has moved out of the function.
+    named = {name.rpartition("PartitionedCall/")[2] for name in re.findall(r"{{node ([^}]+)}}", error.message)}
+    ops = [op for graph in with_inner_graphs(mapped.function.graph) for op in graph.get_operations()]
+    made = [op for op in ops if op.name in named]
+    site = site_of_op(made[0]) if len(made) == 1 else None
+    return "" if site is None else f", at {site}"
