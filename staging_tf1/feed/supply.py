@@ -139,7 +139,8 @@ class LeasedSupply:
         # What failed steps seem to have taken, and since when.
         self._lost: tuple[list[int], float] = ([], 0.0)
         self._stopped = threading.Event()
-        self._lock = threading.Lock()
+        # Reentrant: the garbage collector may close the session in the thread that waits, which then gives back.
+        self._lock = threading.RLock()
 
     def next(self) -> NextBatch | None:
         """See base class.
@@ -189,7 +190,7 @@ class LeasedSupply:
                 return
             self._has_given_back = True
             try:
-                self._write_ask(closed=True)
+                self._write_ask()
             except tf.errors.OpError as error:
                 # If the server is gone, so is the ledger. Otherwise the chief notices that this worker is silent.
                 logging.vlog(1, "%s could not give its batches back: %s", self._worker, error)
@@ -217,10 +218,9 @@ class LeasedSupply:
             self._asked = before
             raise
 
-    def _write_ask(self, *, closed: bool = False) -> None:
-        self._member.ledger.write(
-            {self._names.ask(self._worker): {"token": self._fence_key, "total": self._asked, "closed": closed}}
-        )
+    def _write_ask(self) -> None:
+        ask = {"token": self._fence_key, "total": self._asked, "closed": self._has_given_back}
+        self._member.ledger.write({self._names.ask(self._worker): ask})
 
     def _read(self) -> dict[str, Any]:
         self._read_at = self._now()

@@ -226,6 +226,21 @@ def test_what_it_gives_back_it_cannot_take(bench: Bench) -> None:
     assert bench.take(1) == []
 
 
+def test_it_gives_back_in_the_thread_that_waits(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the garbage collector closed the session there."""
+    read = bench.ledger.read
+
+    def collected(names: Sequence[str] | None = None) -> dict[str, Any]:
+        bench.supply.give_back()
+        return read(names)
+
+    monkeypatch.setattr(bench.ledger, "read", collected)
+    thread = threading.Thread(target=bench.supply.next, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive() and bench.ledger.entries[NAMES.ask(ME)]["closed"]
+
+
 def test_a_skip_that_the_fence_refuses_begins_again(bench: Bench) -> None:
     bench.supply.skip(3)
     assert bench.skipped == [3]
