@@ -1,7 +1,7 @@
 """Argument checks. Every public function reports a bad argument in the same words.
 
 A message names the caller and the argument, what it got, and what was expected. Each check takes the caller's name
-(`what`), the argument's name and its value, and returns the value in the type that the caller uses. Checks run before
+(`caller`), the argument's name and its value, and returns the value in the type that the caller uses. Checks run before
 any op is created, memory allocated or thread started.
 """
 
@@ -70,15 +70,15 @@ def shown(value: Any) -> str:
     return printable.decode()
 
 
-def refuse(what: str, argument: str, value: Any, expected: str, kind: type[Exception] = TypeError) -> NoReturn:
+def refuse(caller: str, argument: str, value: Any, expected: str, kind: type[Exception] = TypeError) -> NoReturn:
     """Raise `kind` with the message that all checks share."""
-    raise kind(f"{what} got {argument}={shown(value)}, expected {expected}.")
+    raise kind(f"{caller} got {argument}={shown(value)}, expected {expected}.")
 
 
-def instance(what: str, argument: str, value: Any, kind: Any, expected: str) -> Any:
+def instance(caller: str, argument: str, value: Any, kind: Any, expected: str) -> Any:
     """Check that a value is of a class, or of one of several."""
     if not isinstance(value, kind):
-        refuse(what, argument, value, expected)
+        refuse(caller, argument, value, expected)
     return value
 
 
@@ -92,7 +92,7 @@ class _Unset:
 UNSET: Any = _Unset()
 
 
-def renamed(what: str, name: str, value: Any, default: Any, old_name: str, old_value: Any) -> tuple[str, Any]:
+def renamed(caller: str, name: str, value: Any, default: Any, old_name: str, old_value: Any) -> tuple[str, Any]:
     """Return the name and the value of an argument that may also be passed by its old name.
 
     The old name works without a warning, because some programs turn warnings into errors.
@@ -108,13 +108,13 @@ def renamed(what: str, name: str, value: Any, default: Any, old_name: str, old_v
         return name, value
     if value is not default:
         raise TypeError(
-            f"{what} got {name}={shown(value)} and {old_name}={shown(old_value)}, which mean the same: remove "
+            f"{caller} got {name}={shown(value)} and {old_name}={shown(old_value)}, which mean the same: remove "
             f"{old_name}."
         )
     return old_name, old_value
 
 
-def whole(what: str, argument: str, value: Any, least: int, most: int, meaning: str = "") -> int:
+def whole(caller: str, argument: str, value: Any, least: int, most: int, meaning: str = "") -> int:
     """Check an integer in the inclusive range, not a bool. `meaning` is for messages: "bytes; 0 is no limit".
 
     >>> whole("staged()", "capacity", 0, 1, 8)
@@ -125,9 +125,9 @@ def whole(what: str, argument: str, value: Any, least: int, most: int, meaning: 
     expected = f"a whole number {in_range(least, most)}{f' ({meaning})' if meaning else ''}"
     number = as_int(value)
     if number is None:
-        refuse(what, argument, value, expected)
+        refuse(caller, argument, value, expected)
     if not least <= number <= most:
-        refuse(what, argument, value, expected, ValueError)
+        refuse(caller, argument, value, expected, ValueError)
     return number
 
 
@@ -163,7 +163,7 @@ def _bound(number: int) -> str:
     return {INT64_MAX: "2**63 - 1", -INT64_MAX - 1: "-2**63"}.get(number, str(number))
 
 
-def index_below(what: str, index: Any, count: int | None, argument: str = "index") -> int:
+def index_below(caller: str, index: Any, count: int | None, argument: str = "index") -> int:
     """Check a batch index. A `count` of None is endless. Raises IndexError if out of range.
 
     >>> index_below("ArraySource", 5, 5)
@@ -173,30 +173,30 @@ def index_below(what: str, index: Any, count: int | None, argument: str = "index
     """
     number = as_int(index)
     if number is None:
-        refuse(what, argument, index, "a whole number: the index of a batch, counted from 0")
+        refuse(caller, argument, index, "a whole number: the index of a batch, counted from 0")
     most = INT64_MAX if count is None else count - 1
     if not 0 <= number <= most:
-        raise IndexError(f"{what}: batch {shown(number)} is out of range (0 to {_bound(most)}).")
+        raise IndexError(f"{caller}: batch {shown(number)} is out of range (0 to {_bound(most)}).")
     return number
 
 
-def batch_start(what: str, start: Any) -> int:
+def batch_start(caller: str, start: Any) -> int:
     """Check the index of the batch to start from. It may be beyond the last batch."""
-    return whole(what, "start", start, 0, INT64_MAX, "the index of a batch")
+    return whole(caller, "start", start, 0, INT64_MAX, "the index of a batch")
 
 
-def seed(what: str, value: Any) -> int:
+def seed(caller: str, value: Any) -> int:
     """Check the seed of a source: from 0 to 2**63 - 1."""
-    return whole(what, "seed", value, 0, INT64_MAX)
+    return whole(caller, "seed", value, 0, INT64_MAX)
 
 
-def flag(what: str, argument: str, value: Any) -> bool:
+def flag(caller: str, argument: str, value: Any) -> bool:
     """Check a bool, Python's or numpy's, or 1 and 0, which programs read from their command lines.
 
     All other values raise TypeError: most are true in Python, and few are meant that way.
     """
     if not _is_bool(value) and as_int(value) not in (0, 1):
-        refuse(what, argument, value, "True or False")
+        refuse(caller, argument, value, "True or False")
     return bool(value)
 
 
@@ -212,14 +212,14 @@ def as_float(number: Any) -> float:
         return math.inf if number > 0 else -math.inf
 
 
-def seconds(what: str, argument: str, value: Any) -> float:
+def seconds(caller: str, argument: str, value: Any) -> float:
     """Check a duration: a finite number of seconds from 0 to `MOST_SECS`."""
     expected = f"a finite number of seconds, {in_range(0, MOST_SECS)}"
     if _is_bool(value) or not isinstance(value, numbers.Real):
-        refuse(what, argument, value, expected)
+        refuse(caller, argument, value, expected)
     secs = as_float(value)
     if not 0 <= secs <= MOST_SECS:
-        refuse(what, argument, value, expected, ValueError)
+        refuse(caller, argument, value, expected, ValueError)
     return secs
 
 
@@ -239,7 +239,7 @@ def number_in(text: str, kind: type[_Number], least: int, most: int) -> _Number 
     return number if least <= number <= most else None
 
 
-def stall_secs_or_default(what: str, stall_secs: float | None, default: float = _STALL_SECS) -> float:
+def stall_secs_or_default(caller: str, stall_secs: float | None, default: float = _STALL_SECS) -> float:
     """Return the seconds after which a step counts as stalled: the argument, the environment's, or else the default.
 
     0 is never.
@@ -248,7 +248,7 @@ def stall_secs_or_default(what: str, stall_secs: float | None, default: float = 
       TypeError, ValueError: not a number of seconds, or out of range.
     """
     if stall_secs is not None:
-        return seconds(what, "stall_secs", stall_secs)
+        return seconds(caller, "stall_secs", stall_secs)
     value = os.environ.get(STALL_ENVIRONMENT)
     if not value:
         return default
@@ -261,97 +261,97 @@ def stall_secs_or_default(what: str, stall_secs: float | None, default: float = 
     return secs
 
 
-def shard(what: str, value: Any, records: int) -> tuple[int, int]:
+def shard(caller: str, value: Any, records: int) -> tuple[int, int]:
     """Check a shard: a pair (index, count) with index < count and index < `records`. None is (0, 1)."""
     if value is None:
         return 0, 1
     if not isinstance(value, (tuple, list)) or len(value) != 2:
-        refuse(what, "shard", value, "a pair (index, count), as in shard=(0, 4)")
+        refuse(caller, "shard", value, "a pair (index, count), as in shard=(0, 4)")
     first, second = map(as_int, value)
     hint = ""
     if first is not None and second is not None and 0 <= second < first <= INT64_MAX:
         hint = f"; the index comes first, other than in tf.data: shard({second}, {first})"
-    count = whole(what, "shard count", value[1], 1, INT64_MAX, f"shards{hint}")
+    count = whole(caller, "shard count", value[1], 1, INT64_MAX, f"shards{hint}")
     shards = f"of {count} shard{'s' if count > 1 else ''}"
-    index = whole(what, "shard index", value[0], 0, count - 1, shards + hint)
+    index = whole(caller, "shard index", value[0], 0, count - 1, shards + hint)
     if index >= records:
         raise ValueError(
-            f"{what} got shard=({index}, {count}), which would be empty: {records} records are divided into {count} "
+            f"{caller} got shard=({index}, {count}), which would be empty: {records} records are divided into {count} "
             f"shards. Use at most {records} shards."
         )
     return index, count
 
 
-def choice(what: str, argument: str, value: Any, choices: Sequence[str]) -> str:
+def choice(caller: str, argument: str, value: Any, choices: Sequence[str]) -> str:
     """Check a string against a list of choices."""
     expected = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
-    text: str = instance(what, argument, value, str, expected)
+    text: str = instance(caller, argument, value, str, expected)
     if text not in choices:
-        refuse(what, argument, text, expected, ValueError)
+        refuse(caller, argument, text, expected, ValueError)
     return text
 
 
-def function(what: str, argument: str, value: Any, expected: str) -> Any:
+def function(caller: str, argument: str, value: Any, expected: str) -> Any:
     """Check that a value is callable."""
     if not callable(value):
-        refuse(what, argument, value, expected)
+        refuse(caller, argument, value, expected)
     return value
 
 
-def having(what: str, argument: str, value: Any, attributes: Sequence[str], expected: str) -> Any:
+def having(caller: str, argument: str, value: Any, attributes: Sequence[str], expected: str) -> Any:
     """Check that an object has the given attributes, not its class: sessions are often wrapped."""
     if isinstance(value, type) or not all(hasattr(value, attribute) for attribute in attributes):
-        refuse(what, argument, value, expected)
+        refuse(caller, argument, value, expected)
     return value
 
 
-def op_name(what: str, value: Any, *, in_scope: bool = False) -> str | None:
+def op_name(caller: str, value: Any, *, in_scope: bool = False) -> str | None:
     """Check a prefix for op names, or None. `in_scope` accepts names that are valid only inside another scope."""
     if value is None:
         return None
-    name: str = instance(what, "name", value, str, "a string")
+    name: str = instance(caller, "name", value, str, "a string")
     if not (_INNER_SCOPE if in_scope else _SCOPE).fullmatch(name):
-        refuse(what, "name", name, "a valid TensorFlow op name, such as 'train'", ValueError)
+        refuse(caller, "name", name, "a valid TensorFlow op name, such as 'train'", ValueError)
     return name
 
 
-def listed(what: str, argument: str, value: Any, expected: str) -> list[Any]:
+def listed(caller: str, argument: str, value: Any, expected: str) -> list[Any]:
     """Check an iterable and return its elements. Rejects strings and dicts."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-        refuse(what, argument, value, expected)
+        refuse(caller, argument, value, expected)
     try:
         return list(value)
     except TypeError:  # a 0-d array
-        refuse(what, argument, value, expected)
+        refuse(caller, argument, value, expected)
 
 
-def names(what: str, argument: str, value: Any, expected: str) -> list[str]:
+def names(caller: str, argument: str, value: Any, expected: str) -> list[str]:
     """Check a list of strings. Rejects a single string."""
-    strings = listed(what, argument, value, expected)
+    strings = listed(caller, argument, value, expected)
     if not all(isinstance(string, str) for string in strings):
-        refuse(what, argument, value, expected)
+        refuse(caller, argument, value, expected)
     return strings
 
 
-def path(what: str, argument: str, value: Any, *, remote: bool = False) -> str:
+def path(caller: str, argument: str, value: Any, *, remote: bool = False) -> str:
     """Check a path and return it as a string.
 
     Rejects integers, which `open` takes for file descriptors, and bytes, which messages cannot show. Rejects a scheme,
     too, of which `open` would make a folder "s3:". `remote` allows it: for paths that only TensorFlow opens.
     """
     expected = "a path: a string or an os.PathLike"
-    name = os.fspath(instance(what, argument, value, (str, os.PathLike), expected))
+    name = os.fspath(instance(caller, argument, value, (str, os.PathLike), expected))
     if not isinstance(name, str):
-        refuse(what, argument, value, expected)
+        refuse(caller, argument, value, expected)
     try:
         possible = bool(name) and b"\0" not in os.fsencode(name)
     except UnicodeEncodeError:
         possible = False
     if not possible:
-        refuse(what, argument, value, "a valid file path", ValueError)
+        refuse(caller, argument, value, "a valid file path", ValueError)
     if not remote and (scheme := scheme_of(name)):
         cure = "Copy the files here, or mount the storage as a folder"
-        refuse(what, argument, name, f"a path of this machine, without '{scheme}'. {cure}", ValueError)
+        refuse(caller, argument, name, f"a path of this machine, without '{scheme}'. {cure}", ValueError)
     return name
 
 
@@ -405,44 +405,46 @@ def kind_of_file(name: str) -> str | None:
     return next((words for test, words in _FILE_KINDS if test(mode)), "not a file")
 
 
-def output_file(what: str, argument: str, value: Any) -> str:
+def output_file(caller: str, argument: str, value: Any) -> str:
     """Check that a regular file can be written to a path. Does not touch what is there.
 
     Raises ValueError for devices and named pipes: a pipe would block, and replacing either with a file would remove it.
     Raises OSError if the file cannot be written.
     """
-    name = path(what, argument, value)
+    name = path(caller, argument, value)
     try:
         kind = kind_of_file(name)
     except FileNotFoundError:
         kind = None
         folder = os.path.dirname(name) or os.curdir
         if not os.path.isdir(folder):
-            raise _unwritable(what, argument, name, errno.ENOENT) from None
+            raise _unwritable(caller, argument, name, errno.ENOENT) from None
         if not os.access(folder, os.W_OK | os.X_OK):
-            raise _unwritable(what, argument, name, errno.EACCES) from None
+            raise _unwritable(caller, argument, name, errno.EACCES) from None
     except OSError as error:
-        raise _unwritable(what, argument, name, error.errno or errno.EIO) from error
+        raise _unwritable(caller, argument, name, error.errno or errno.EIO) from error
     else:
         if kind is None and not os.access(name, os.W_OK):
-            raise _unwritable(what, argument, name, errno.EACCES)
+            raise _unwritable(caller, argument, name, errno.EACCES)
     if kind is not None:
-        raise ValueError(f"{what} got {argument}={shown(name)}, which is {kind}, expected the path of a regular file.")
+        raise ValueError(
+            f"{caller} got {argument}={shown(name)}, which is {kind}, expected the path of a regular file."
+        )
     return name
 
 
-def folder(what: str, argument: str, value: Any) -> str:
+def folder(caller: str, argument: str, value: Any) -> str:
     """Check the path of a folder. It need not exist, and may be remote: "gs://bucket/run"."""
-    name = path(what, argument, value, remote=True)
+    name = path(caller, argument, value, remote=True)
     if os.path.exists(name) and not os.path.isdir(name):
         kind = kind_of_file(name) or "a file"
-        raise ValueError(f"{what} got {argument}={shown(name)}, which is {kind}, expected the path of a folder.")
+        raise ValueError(f"{caller} got {argument}={shown(name)}, which is {kind}, expected the path of a folder.")
     return name
 
 
-def _unwritable(what: str, argument: str, name: str, code: int) -> OSError:
+def _unwritable(caller: str, argument: str, name: str, code: int) -> OSError:
     # OSError picks the subclass that matches the number, such as FileNotFoundError.
-    return OSError(code, f"{what} cannot write to {argument}={shown(name)}: {os.strerror(code)}", name)
+    return OSError(code, f"{caller} cannot write to {argument}={shown(name)}: {os.strerror(code)}", name)
 
 
 _Parameters = ParamSpec("_Parameters")
@@ -476,14 +478,14 @@ def only_known(function: Callable[_Parameters, _Result]) -> Callable[_Parameters
 
     @functools.wraps(function)
     def checked(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-        name, what = function.__name__, f"{function.__name__}()"
+        name, caller = function.__name__, f"{function.__name__}()"
         if name == "__init__":
             # The __init__ of a subclass passes other arguments than its user.
             inherited = type(args[0]).__init__ is checked
-            name = what = type(args[0]).__name__ if inherited else function.__qualname__.split(".")[-2]
+            name = caller = type(args[0]).__name__ if inherited else function.__qualname__.split(".")[-2]
         problem = takes.misfit(name, len(args) - is_method, kwargs)
         if problem:
-            raise TypeError(f"{what} {problem}")
+            raise TypeError(f"{caller} {problem}")
         return function(*args, **kwargs)
 
     return checked

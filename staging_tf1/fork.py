@@ -31,11 +31,11 @@ def has_lost_tensorflow() -> bool:
     return _lost
 
 
-def refuse_if_forked(what: object) -> None:
-    """Raise ForkedError, naming `what`, if no session can run in this process."""
+def refuse_if_forked(caller: object) -> None:
+    """Raise ForkedError, naming `caller`, if no session can run in this process."""
     if _lost:
         raise ForkedError(
-            f"{what} is used in process {os.getpid()}, which was forked after TensorFlow sessions had run. "
+            f"{caller} is used in process {os.getpid()}, which was forked after TensorFlow sessions had run. "
             f"TensorFlow's threads do not survive a fork, so every run would hang. Start the process with "
             f"multiprocessing.get_context('spawn') or 'forkserver', or fork before creating the first session."
         )
