@@ -100,21 +100,21 @@ class Cluster:
         job: str | None = UNSET,
         index: int | None = UNSET,
     ) -> None:
-        what = "Cluster"
-        job_as, job_name = renamed(what, "job_name", job_name, None, "job", job)
-        index_as, task_index = renamed(what, "task_index", task_index, None, "index", index)
-        self.sync = flag(what, "sync", sync)
-        self.start_timeout_secs = seconds(what, "start_timeout_secs", start_timeout_secs)
-        self._silence_secs = seconds(what, "silence_secs", silence_secs)
-        self.save_copies = flag(what, "save_copies", save_copies)
-        self._allow_missing = flag(what, "allow_missing", allow_missing)
+        caller = "Cluster"
+        job_as, job_name = renamed(caller, "job_name", job_name, None, "job", job)
+        index_as, task_index = renamed(caller, "task_index", task_index, None, "index", index)
+        self.sync = flag(caller, "sync", sync)
+        self.start_timeout_secs = seconds(caller, "start_timeout_secs", start_timeout_secs)
+        self._silence_secs = seconds(caller, "silence_secs", silence_secs)
+        self.save_copies = flag(caller, "save_copies", save_copies)
+        self._allow_missing = flag(caller, "allow_missing", allow_missing)
         if jobs is None:
             for name, value in ((job_as, job_name), (index_as, task_index)):
                 if value is not None:
-                    raise ClusterError(f"{what} got {name}={shown(value)}, but no jobs. Pass the addresses, too.")
+                    raise ClusterError(f"{caller} got {name}={shown(value)}, but no jobs. Pass the addresses, too.")
             self.layout = Layout({}, None)
         else:
-            self.layout = Layout.checked(what, _as_dict(jobs), job_name, 0 if task_index is None else task_index)
+            self.layout = Layout.checked(caller, _as_dict(jobs), job_name, 0 if task_index is None else task_index)
         self._server: Any = None
         self._member: Member | None = None
         # The workers that are gone, as messages name them.
@@ -147,19 +147,19 @@ class Cluster:
         Raises:
           ClusterError: the resolver gives no cluster, no task, or an invalid one.
         """
-        what = f"Cluster.from_resolver({type(resolver).__name__})"
+        caller = f"Cluster.from_resolver({type(resolver).__name__})"
         if not callable(getattr(resolver, "cluster_spec", None)):
-            refuse(what, "resolver", resolver, "a tf.distribute.cluster_resolver.ClusterResolver")
+            refuse(caller, "resolver", resolver, "a tf.distribute.cluster_resolver.ClusterResolver")
         spec = resolver.cluster_spec()
         jobs = _as_dict(spec) if spec else {}
         if not jobs and resolver.task_type is None:
             return cls._of(Layout({}, None), options)
         if not resolver.task_type:
             raise ClusterError(
-                f"{what}: got task type {resolver.task_type!r}, so nothing says which task this process is. Set "
+                f"{caller}: got task type {resolver.task_type!r}, so nothing says which task this process is. Set "
                 f"task_type and task_id of the resolver."
             )
-        return cls._of(Layout.checked(what, jobs, resolver.task_type, resolver.task_id or 0), options)
+        return cls._of(Layout.checked(caller, jobs, resolver.task_type, resolver.task_id or 0), options)
 
     @classmethod
     def _of(cls, layout: Layout, options: Mapping[str, Any]) -> Cluster:

@@ -86,43 +86,43 @@ class Layout:
         return cls.checked("TF_CONFIG", jobs, task["type"], task.get("index", 0))
 
     @classmethod
-    def checked(cls, what: str, jobs: Any, job: Any, index: Any) -> Layout:
+    def checked(cls, caller: str, jobs: Any, job: Any, index: Any) -> Layout:
         """Check jobs, addresses and task.
 
         Raises:
           ClusterError: something is invalid; the message names it.
         """
-        checked = _checked_jobs(what, jobs)
+        checked = _checked_jobs(caller, jobs)
         number = as_int(int(index)) if isinstance(index, str) and index.isdigit() else as_int(index)
         if not isinstance(job, str) or job not in _JOBS:
-            raise ClusterError(f"{what}: got task type {shown(job)}, expected one of {', '.join(_JOBS)}.")
+            raise ClusterError(f"{caller}: got task type {shown(job)}, expected one of {', '.join(_JOBS)}.")
         if number is None or number > INT32_MAX:
-            raise ClusterError(f"{what}: got task index {shown(index)}, expected a whole number from 0.")
+            raise ClusterError(f"{caller}: got task index {shown(index)}, expected a whole number from 0.")
         if job == "evaluator":
             # An evaluator is no part of the cluster: it reads the checkpoints.
             return cls(checked, Task(job, number))
         if job not in checked:
             raise ClusterError(
-                f"{what}: this process is {job} {number}, but the cluster has no job {job!r}, only "
+                f"{caller}: this process is {job} {number}, but the cluster has no job {job!r}, only "
                 f"{', '.join(sorted(checked))}. Add its addresses to the cluster."
             )
         if number not in checked[job]:
             raise ClusterError(
-                f"{what}: task index {number} is out of range: job {job!r} has {len(checked[job])} task(s), "
+                f"{caller}: task index {number} is out of range: job {job!r} has {len(checked[job])} task(s), "
                 f"{', '.join(f'{i} ({address})' for i, address in checked[job].items())}."
             )
-        return cls(checked, Task(job, number))._complete(what)
+        return cls(checked, Task(job, number))._complete(caller)
 
-    def _complete(self, what: str) -> Layout:
+    def _complete(self, caller: str) -> Layout:
         """Check that the tasks make a cluster. One worker without a parameter server is a cluster of one."""
         if not self.workers:
-            raise ClusterError(f"{what}: the cluster has no chief and no worker, so nothing would train. Add one.")
+            raise ClusterError(f"{caller}: the cluster has no chief and no worker, so nothing would train. Add one.")
         if "ps" in self.jobs:
             return self
         if len(self.workers) == 1:
             return Layout({}, None)
         raise ClusterError(
-            f"{what}: the cluster has {len(self.workers)} workers and no job 'ps'. The variables that workers share "
+            f"{caller}: the cluster has {len(self.workers)} workers and no job 'ps'. The variables that workers share "
             f'need a parameter server: add "ps": ["host:port"], and start that task.'
         )
 
@@ -194,38 +194,38 @@ def _refuse(key: str, got: object, expected: str) -> NoReturn:
     raise ClusterError(f"{name} is {shown(got)}, expected {expected}: {_EXAMPLE}.")
 
 
-def _checked_jobs(what: str, jobs: Any) -> dict[str, dict[int, str]]:
+def _checked_jobs(caller: str, jobs: Any) -> dict[str, dict[int, str]]:
     if not isinstance(jobs, Mapping) or not jobs:
-        raise ClusterError(f"{what}: got cluster {shown(jobs)}, expected a dict from jobs to lists of addresses.")
+        raise ClusterError(f"{caller}: got cluster {shown(jobs)}, expected a dict from jobs to lists of addresses.")
     checked: dict[str, dict[int, str]] = {}
     owners: dict[str, str] = {}
     for job, addresses in jobs.items():
         if job not in _JOBS:
-            raise ClusterError(f"{what}: unknown job {shown(job)} in the cluster, expected {', '.join(_JOBS)}.")
+            raise ClusterError(f"{caller}: unknown job {shown(job)} in the cluster, expected {', '.join(_JOBS)}.")
         checked[job] = {}
-        for index, address in _numbered(what, job, addresses):
+        for index, address in _numbered(caller, job, addresses):
             if address in owners:
-                raise ClusterError(f"{what}: {job} {index} and {owners[address]} have the same address, {address}.")
+                raise ClusterError(f"{caller}: {job} {index} and {owners[address]} have the same address, {address}.")
             owners[address] = f"{job} {index}"
             checked[job][index] = address
     chiefs = [f"{job} {index}" for job in CHIEF_JOBS for index in checked.get(job, ())]
     if len(chiefs) > 1:
-        raise ClusterError(f"{what}: the cluster has {len(chiefs)} chiefs ({', '.join(chiefs)}), expected one.")
+        raise ClusterError(f"{caller}: the cluster has {len(chiefs)} chiefs ({', '.join(chiefs)}), expected one.")
     # An evaluator has no server that others connect to.
     return {job: tasks for job, tasks in checked.items() if tasks and job != "evaluator"}
 
 
-def _numbered(what: str, job: str, addresses: Any) -> Iterator[tuple[int, str]]:
+def _numbered(caller: str, job: str, addresses: Any) -> Iterator[tuple[int, str]]:
     """Yield the index and address of each task. As in `tf.train.ClusterSpec`, a dict leaves tasks out."""
     if isinstance(addresses, Mapping):
         pairs: Sequence[tuple[Any, Any]] = sorted(addresses.items())
     elif isinstance(addresses, (list, tuple)):
         pairs = list(enumerate(addresses))
     else:
-        raise ClusterError(f"{what}: job {job!r} has {shown(addresses)}, expected a list of addresses, 'host:port'.")
+        raise ClusterError(f"{caller}: job {job!r} has {shown(addresses)}, expected a list of addresses, 'host:port'.")
     for index, address in pairs:
         number = as_int(index)
         host, _, port = address.rpartition(":") if isinstance(address, str) else ("", "", "")
         if number is None or not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ClusterError(f"{what}: {job} {shown(index)} has address {shown(address)}, expected 'host:port'.")
+            raise ClusterError(f"{caller}: {job} {shown(index)} has address {shown(address)}, expected 'host:port'.")
         yield number, address

@@ -416,12 +416,14 @@ class Member:
             return run["state"] == "initialized" and all(ready)
 
         chief = self.layout.chief
-        what = f"{chief} at {self.layout.address(chief)} to initialize or restore the variables"
+        waits_for = f"{chief} at {self.layout.address(chief)} to initialize or restore the variables"
 
         def waiting_for(entries: dict[str, Any]) -> str:
             if self.clock.now() > end:
-                raise ClusterError(f"{self.task} has waited {secs:.0f} s for {what}. Start {chief}, or see its log.")
-            return what
+                raise ClusterError(
+                    f"{self.task} has waited {secs:.0f} s for {waits_for}. Start {chief}, or see its log."
+                )
+            return waits_for
 
         entries = self.await_entries(is_ready, waiting_for, ["run", *(f"ready/{name}" for name in pipelines)])
         self.run_id, self.variables = entries["run"]["id"], entries["run"].get("variables")
@@ -554,30 +556,30 @@ class Member:
     def await_entries(
         self,
         done: Callable[[dict[str, Any]], bool],
-        what: Callable[[dict[str, Any]], str | None],
+        waits_for: Callable[[dict[str, Any]], str | None],
         names: Sequence[str] | None = None,
     ) -> dict[str, Any]:
-        """Read the ledger until `done`, and return its entries. Log now and then `what` this task waits for.
+        """Read the ledger until `done`, and return its entries. Log now and then what this task waits for.
 
         Args:
           done: whether to return.
-          what: what this task waits for. It may raise to end the wait.
+          waits_for: what this task waits for. It may raise to end the wait.
           names: the entries that both look at; None is all.
         """
-        return self._await(done, self.read if names is None else lambda: self.ledger.read(names), what)
+        return self._await(done, self.read if names is None else lambda: self.ledger.read(names), waits_for)
 
     def _await(
         self,
         done: Callable[[dict[str, Any]], bool],
         access: Callable[[], dict[str, Any]],
-        what: Callable[[dict[str, Any]], str | None],
+        waits_for: Callable[[dict[str, Any]], str | None],
     ) -> dict[str, Any]:
         def checked() -> dict[str, Any]:
             entries = access()
             self.check_layout()
             return entries
 
-        return wait_until(done, checked, self.layout, self.clock, waits_for=what, patience=self.patience)
+        return wait_until(done, checked, self.layout, self.clock, waits_for=waits_for, patience=self.patience)
 
     def patience(self) -> Patience:
         """Return how long this task waits for a parameter server that does not answer."""
