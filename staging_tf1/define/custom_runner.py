@@ -199,10 +199,10 @@ class CustomRunner:
           ForkedError: the process was forked after TensorFlow sessions had run in it.
           TypeError: `sess` is not a session, or `coord` is not a coordinator.
         """
-        what = f"{self._pipeline.plan.caller}: start_threads()"
-        having(what, "sess", sess, ("graph", "run", "make_callable"), "a tf.Session")
+        caller = f"{self._pipeline.plan.caller}: start_threads()"
+        having(caller, "sess", sess, ("graph", "run", "make_callable"), "a tf.Session")
         if coord is not None:
-            having(what, "coord", coord, ("register_thread", "request_stop"), "a tf.train.Coordinator")
+            having(caller, "coord", coord, ("register_thread", "request_stop"), "a tf.train.Coordinator")
         return runner_of(sess.graph, self._pipeline).create_threads(sess, coord, daemon=True, start=True)
 
     def _repr_html_(self) -> str:

@@ -141,7 +141,7 @@ def prepare_to_start(session: Any, pipeline: Pipeline) -> Prepared:
     return take_prepared(pipeline, session)
 
 
-def check_initialized(session: Any, what: object) -> None:
+def check_initialized(session: Any, caller: object) -> None:
     """Raise UninitializedError if a variable of the session's graph is uninitialized."""
     names = uninitialized_names(session.graph)
     if names is None:
@@ -152,7 +152,7 @@ def check_initialized(session: Any, what: object) -> None:
     if missing:
         one = len(missing) == 1
         raise UninitializedError(
-            f"{what}: cannot start the feed threads: {len(missing)} variable{'' if one else 's'} "
+            f"{caller}: cannot start the feed threads: {len(missing)} variable{'' if one else 's'} "
             f"{'is' if one else 'are'} uninitialized: {', '.join(missing)}. Run tf.global_variables_initializer() and "
             f"tf.local_variables_initializer() first, or use StagingSession, which keeps this order."
         )

@@ -92,23 +92,23 @@ class SkipRule:
 NONE_SKIPPED = SkipRule()
 
 
-def skip_rule(types: Any, most: Any, what: str) -> SkipRule:
+def skip_rule(types: Any, most: Any, caller: str) -> SkipRule:
     """Check the arguments `ignored_exception_types` and `max_ignored`.
 
     Raises:
       TypeError, ValueError: they are not exception classes, or not a number.
     """
     expected = "subclasses of Exception, such as (tf.errors.DataLossError,)"
-    instance(what, "ignored_exception_types", types, (type, tuple, list, set, frozenset), expected)
+    instance(caller, "ignored_exception_types", types, (type, tuple, list, set, frozenset), expected)
     listed = (types,) if isinstance(types, type) else tuple(types)
     for kind in listed:
         if not (isinstance(kind, type) and issubclass(kind, Exception)):
-            raise TypeError(f"{what} got {shown(kind)} in ignored_exception_types, expected {expected}.")
+            raise TypeError(f"{caller} got {shown(kind)} in ignored_exception_types, expected {expected}.")
     if most is None:
         return SkipRule(listed)
-    number = whole(what, "max_ignored", most, 0, INT64_MAX, "skipped batches")
+    number = whole(caller, "max_ignored", most, 0, INT64_MAX, "skipped batches")
     if not listed:
-        raise ValueError(f"{what} got max_ignored={number} without ignored_exception_types. Give both.")
+        raise ValueError(f"{caller} got max_ignored={number} without ignored_exception_types. Give both.")
     return SkipRule(listed, number)
 
 

@@ -107,13 +107,13 @@ def _bytes_of(array: np.ndarray[Any, Any]) -> int:
     return sum(map(len, array.reshape(-1).tolist())) if array.dtype.hasobject else array.nbytes
 
 
-def check_nice(nice: Any, what: str) -> int:
+def check_nice(nice: Any, caller: str) -> int:
     """`nice` as an int.
 
     Raises:
       TypeError, ValueError: not a whole number from 0 to 19.
     """
-    return whole(what, "nice", nice, 0, _LOWEST)
+    return whole(caller, "nice", nice, 0, _LOWEST)
 
 
 def be_nice(nice: int) -> None:
