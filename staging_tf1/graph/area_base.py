@@ -72,14 +72,14 @@ class BaseStagingArea:
         capacity: int = 0,
         memory_limit: int = 0,
     ) -> None:
-        what = type(self).__name__
-        with building(what, warns_of_repeats=self.warns_of_repeats) as site:
-            self._declared = declare(what, dtypes, shapes, names, capacity, memory_limit)
+        caller = type(self).__name__
+        with building(caller, warns_of_repeats=self.warns_of_repeats) as site:
+            self._declared = declare(caller, dtypes, shapes, names, capacity, memory_limit)
             self.made_at = site
             self.graph: Any = tf.get_default_graph()
             self._container = current_container(self.graph)
             self.is_shared = shared_name is not None
-            self._name = self._unused_name() if shared_name is None else _checked_name(what, shared_name)
+            self._name = self._unused_name() if shared_name is None else _checked_name(caller, shared_name)
             key = self._store_key(self._name)
             store = _stores(self.graph).get(key)
             if store is not None:
@@ -185,20 +185,20 @@ class BaseStagingArea:
         return f"area {self._name!r} (made at {self.made_at})"
 
     @contextmanager
-    def _in_graph(self, what: str, name: str | None = None) -> Iterator[Any]:
+    def _in_graph(self, method: str, name: str | None = None) -> Iterator[Any]:
         """Enter the area's graph, unless the default graph is a function graph (of a cond, a map...) inside it.
 
         Raises:
-          BuildError: `what` is called in another graph.
+          BuildError: `method` is called in another graph.
           TypeError, ValueError: `name` is not a valid op name.
         """
-        op_name(f"{self}: {what}", name, in_scope=True)
+        op_name(f"{self}: {method}", name, in_scope=True)
         here = tf.get_default_graph() if has_default_graph() else self.graph
         inside = here
         while inside is not self.graph:
             if not isinstance(inside, FuncGraph):
                 raise BuildError(
-                    f"{self}: {what} is called while another graph is the default. Use the area in the graph that it "
+                    f"{self}: {method} is called while another graph is the default. Use the area in the graph that it "
                     "was built in: call it within `with area.graph.as_default():`."
                 )
             inside = inside.outer_graph
@@ -220,14 +220,14 @@ class BaseStagingArea:
                 with tf.device(None), tf.device(self.device or None):
                     yield
 
-    def _on_store(self, what: str, name: str | None, raw: Any, **arguments: Any) -> Any:
+    def _on_store(self, method: str, name: str | None, raw: Any, **arguments: Any) -> Any:
         """Make one op on the store."""
-        with self._in_graph(what, name) as graph, self._at_store(graph):
+        with self._in_graph(method, name) as graph, self._at_store(graph):
             return raw(
                 capacity=self.capacity,
                 memory_limit=self.memory_limit,
                 shared_name=self._name,
-                name=name or f"{_op_name(self._name)}_{what}",
+                name=name or f"{_op_name(self._name)}_{method}",
                 **arguments,
             )
 
@@ -260,15 +260,15 @@ class BaseStagingArea:
 
     def _check_same(self, store: Store) -> None:
         """Raise SpecError if the store was declared differently."""
-        for what, here, there in (
+        for argument, here, there in (
             ("capacity", self.capacity, store.capacity),
             ("memory_limit", self.memory_limit, store.memory_limit),
             ("dtypes", tuple(self.dtypes), store.dtypes),
         ):
             if there is not None and here != there:
                 raise SpecError(
-                    f"{self} shares its name with {store.owner}, but has {what}={_text(here)}, expected "
-                    f"{what}={_text(there)}. Give both the same {what}, or use a different shared_name."
+                    f"{self} shares its name with {store.owner}, but has {argument}={_text(here)}, expected "
+                    f"{argument}={_text(there)}. Give both the same {argument}, or use a different shared_name."
                 )
 
     def _unused_name(self) -> str:
@@ -288,24 +288,24 @@ class BaseStagingArea:
             with self.graph.colocate_with(shared):
                 return tf.no_op(name="Shared")
 
-    def _once(self, what: str, make: Any) -> Any:
-        if what not in self._cached:
+    def _once(self, name: str, make: Any) -> Any:
+        if name not in self._cached:
             if self.graph.finalized:
                 raise BuildError(
-                    f"{self}: {what} was requested after the graph was finalized: create it while building the graph."
+                    f"{self}: {name} was requested after the graph was finalized: create it while building the graph."
                 )
             with self.graph.as_default(), tf.control_dependencies(None), tf.name_scope(None):
-                self._cached[what] = make()
-        return self._cached[what]
+                self._cached[name] = make()
+        return self._cached[name]
 
 
-def _checked_name(what: str, shared_name: Any) -> str:
+def _checked_name(caller: str, shared_name: Any) -> str:
     if not isinstance(shared_name, str):
         raise ValueError(  # not a TypeError, because TensorFlow 1 raised a ValueError
-            f"{what}: shared_name must be a string, got {shown(shared_name)} ({type(shared_name).__name__})."
+            f"{caller}: shared_name must be a string, got {shown(shared_name)} ({type(shared_name).__name__})."
         )
     if not shared_name:
-        raise ValueError(f"{what}: shared_name is empty; leave it out for a store that is not shared.")
+        raise ValueError(f"{caller}: shared_name is empty; leave it out for a store that is not shared.")
     return shared_name
 
 

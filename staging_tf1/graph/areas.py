@@ -111,9 +111,9 @@ class StagingArea(BaseStagingArea):
 
         return self._once(MISFIT, make)
 
-    def _take(self, what: str, name: str | None, raw: Any, **arguments: Any) -> Any:
-        with self._in_graph(what, name):
-            tensors = self._on_store(what, name, raw, dtypes=self.dtypes, **arguments)
+    def _take(self, method: str, name: str | None, raw: Any, **arguments: Any) -> Any:
+        with self._in_graph(method, name):
+            tensors = self._on_store(method, name, raw, dtypes=self.dtypes, **arguments)
             return self._element(tensors, range(len(self.dtypes)))
 
     def _check_complete(self, indices: Sequence[int]) -> None:

@@ -49,18 +49,18 @@ class Declaration:
 
 
 def declare(
-    what: str, dtypes: Any, shapes: Any = None, names: Any = None, capacity: Any = 0, memory_limit: Any = 0
+    caller: str, dtypes: Any, shapes: Any = None, names: Any = None, capacity: Any = 0, memory_limit: Any = 0
 ) -> Declaration:
-    """Check the constructor arguments of an area; `what` is the name of its class."""
-    checked_dtypes = _dtypes(what, dtypes)
+    """Check the constructor arguments of an area; `caller` is the name of its class."""
+    checked_dtypes = _dtypes(caller, dtypes)
     declaration = Declaration(
         dtypes=checked_dtypes,
-        shapes=_shapes(what, shapes, len(checked_dtypes)),
-        names=_names(what, names, len(checked_dtypes)),
-        capacity=whole(what, "capacity", capacity, 0, INT64_MAX, "elements; 0 is unbounded"),
-        memory_limit=whole(what, "memory_limit", memory_limit, 0, INT64_MAX, "bytes; 0 is unbounded"),
+        shapes=_shapes(caller, shapes, len(checked_dtypes)),
+        names=_names(caller, names, len(checked_dtypes)),
+        capacity=whole(caller, "capacity", capacity, 0, INT64_MAX, "elements; 0 is unbounded"),
+        memory_limit=whole(caller, "memory_limit", memory_limit, 0, INT64_MAX, "bytes; 0 is unbounded"),
     )
-    check_fits(what, declaration, zip(declaration.dtypes, declaration.shapes, strict=True))
+    check_fits(caller, declaration, zip(declaration.dtypes, declaration.shapes, strict=True))
     return declaration
 
 
@@ -99,7 +99,7 @@ def _given_dtype(value: Any) -> Any:
         ) from None
 
 
-def check_fits(what: str, declaration: Declaration, components: Iterable[tuple[Any, Any]]) -> None:
+def check_fits(caller: str, declaration: Declaration, components: Iterable[tuple[Any, Any]]) -> None:
     """Raise SpecError for elements larger than the memory limit, or too large for the kernels to count."""
     limit = declaration.memory_limit
     if not limit:
@@ -107,12 +107,12 @@ def check_fits(what: str, declaration: Declaration, components: Iterable[tuple[A
     size = known_bytes(components)
     if size > _COUNTABLE_BYTES:
         raise SpecError(
-            f"{what}: an element has {size} bytes, and TensorFlow miscounts elements of 2 GiB and more against a "
+            f"{caller}: an element has {size} bytes, and TensorFlow miscounts elements of 2 GiB and more against a "
             f"memory_limit (here {limit} bytes). Limit the area with capacity= instead."
         )
     if size > limit:
         raise SpecError(
-            f"{what}: an element has {size} bytes, more than memory_limit={limit}, so no put could ever succeed. "
+            f"{caller}: an element has {size} bytes, more than memory_limit={limit}, so no put could ever succeed. "
             f"Raise memory_limit to {size} times the number of elements to hold, or use capacity=."
         )
 
@@ -137,23 +137,23 @@ def shape_text(shape: Any) -> str:
     return "[" + ", ".join("?" if size is None else str(size) for size in shape.as_list()) + "]"
 
 
-def _dtypes(what: str, dtypes: Any) -> list[Any]:
+def _dtypes(caller: str, dtypes: Any) -> list[Any]:
     if tf.is_tensor(dtypes) or (isinstance(dtypes, (list, tuple)) and any(map(tf.is_tensor, dtypes))):
         raise TypeError(
-            f"{what} got tensors as dtypes, expected a list such as [tf.float32]. To take dtypes and shapes from "
-            f"tensors, write {what}.from_tensors([...])."
+            f"{caller} got tensors as dtypes, expected a list such as [tf.float32]. To take dtypes and shapes from "
+            f"tensors, write {caller}.from_tensors([...])."
         )
     if isinstance(dtypes, (tf.DType, str, type)):
         name = _dtype_name(dtypes)
-        raise TypeError(f"{what} got a bare dtype, expected a list with one dtype per component. Write [{name}].")
-    given = listed(what, "dtypes", dtypes, "a list with one dtype per component, such as [tf.float32, tf.int64]")
-    checked = [_dtype(what, index, dtype) for index, dtype in enumerate(given)]
+        raise TypeError(f"{caller} got a bare dtype, expected a list with one dtype per component. Write [{name}].")
+    given = listed(caller, "dtypes", dtypes, "a list with one dtype per component, such as [tf.float32, tf.int64]")
+    checked = [_dtype(caller, index, dtype) for index, dtype in enumerate(given)]
     if not checked:
-        raise ValueError(f"{what} got no dtypes; an element needs at least one component.")
+        raise ValueError(f"{caller} got no dtypes; an element needs at least one component.")
     return checked
 
 
-def _dtype(what: str, index: int, dtype: Any) -> Any:
+def _dtype(caller: str, index: int, dtype: Any) -> Any:
     # tf.as_dtype also takes enum numbers: as_dtype(1) and as_dtype(True) are float32.
     if not isinstance(dtype, numbers.Number):
         try:
@@ -161,7 +161,7 @@ def _dtype(what: str, index: int, dtype: Any) -> Any:
         except TypeError:
             pass
     raise TypeError(
-        f"{what}: dtypes[{index}] is {shown(dtype)} ({type(dtype).__name__}), expected a tf.DType such as tf.float32."
+        f"{caller}: dtypes[{index}] is {shown(dtype)} ({type(dtype).__name__}), expected a tf.DType such as tf.float32."
     )
 
 
@@ -172,40 +172,40 @@ def _dtype_name(dtype: Any) -> str:
         return repr(dtype)
 
 
-def _shapes(what: str, shapes: Any, count: int) -> list[Any]:
+def _shapes(caller: str, shapes: Any, count: int) -> list[Any]:
     if shapes is None:
         return [tf.TensorShape(None)] * count
     if isinstance(shapes, tf.TensorShape) or not isinstance(shapes, Sequence) or isinstance(shapes, (str, bytes)):
         raise TypeError(
-            f"{what}: shapes must be a list with one shape per component, such as [[32, 10], [32]]; got "
+            f"{caller}: shapes must be a list with one shape per component, such as [[32, 10], [32]]; got "
             f"{shown(shapes)}."
         )
     if len(shapes) != count:
         raise ValueError(
-            f"{what}: shapes has {len(shapes)} entries, dtypes has {count}; give one shape per component, None for an "
-            "unknown one."
+            f"{caller}: shapes has {len(shapes)} entries, dtypes has {count}; give one shape per component, None for "
+            "an unknown one."
         )
     checked = []
     for index, shape in enumerate(shapes):
         try:
             checked.append(tf.TensorShape(shape))
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{what}: shapes[{index}] is {shown(shape)}, which is not a shape ({error}).") from error
+            raise ValueError(f"{caller}: shapes[{index}] is {shown(shape)}, which is not a shape ({error}).") from error
     return checked
 
 
-def _names(what: str, names: Any, count: int) -> list[str] | None:
+def _names(caller: str, names: Any, count: int) -> list[str] | None:
     if names is None:
         return None
     if isinstance(names, (str, bytes)) or not isinstance(names, Sequence):
-        raise TypeError(f"{what}: names must be a list with one string per component, got {shown(names)}.")
+        raise TypeError(f"{caller}: names must be a list with one string per component, got {shown(names)}.")
     if not all(isinstance(name, str) for name in names):
-        raise TypeError(f"{what}: names must be strings, got {shown(list(names))}.")
+        raise TypeError(f"{caller}: names must be strings, got {shown(list(names))}.")
     if len(names) != count:
-        raise ValueError(f"{what}: names has {len(names)} entries, dtypes has {count}; give one name per component.")
+        raise ValueError(f"{caller}: names has {len(names)} entries, dtypes has {count}; give one name per component.")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ValueError(f"{what}: names must be unique, got {twice[0]!r} more than once in {list(names)}.")
+        raise ValueError(f"{caller}: names must be unique, got {twice[0]!r} more than once in {list(names)}.")
     return list(names)
 
 

@@ -40,11 +40,11 @@ class _Construction(threading.local):
 _under_way = _Construction()
 
 
-def check_buildable(what: str, *, warns_of_repeats: bool = False) -> CallSite:
-    """Raise unless `what` may be built here and now. Add nothing to the graph.
+def check_buildable(caller: str, *, warns_of_repeats: bool = False) -> CallSite:
+    """Raise unless `caller` may be built here and now. Add nothing to the graph.
 
     Args:
-      what: the name that the user wrote, such as "StagingArea", "staged()" or "CustomRunner".
+      caller: the name that the user wrote, such as "StagingArea", "staged()" or "CustomRunner".
       warns_of_repeats: whether building it again on the same line only warns.
 
     Returns:
@@ -57,8 +57,8 @@ def check_buildable(what: str, *, warns_of_repeats: bool = False) -> CallSite:
     """
     site = call_site()
     for check in (_check_thread, _check_context, _check_open):
-        check(what, site)
-    repeated = _repeated(what, site)
+        check(caller, site)
+    repeated = _repeated(caller, site)
     if repeated and not warns_of_repeats:
         raise BuildError(repeated)
     if repeated:
@@ -67,16 +67,16 @@ def check_buildable(what: str, *, warns_of_repeats: bool = False) -> CallSite:
 
 
 @contextlib.contextmanager
-def building(what: str, *, warns_of_repeats: bool = False) -> Iterator[CallSite]:
+def building(caller: str, *, warns_of_repeats: bool = False) -> Iterator[CallSite]:
     """Check a construction with `check_buildable`, and record it in the graph's state if it succeeds.
 
     Whatever the block builds in this thread is part of the construction: it gets the same line, and may follow a run.
     """
     if _under_way.site is not None:
-        _check_context(what, _under_way.site)
+        _check_context(caller, _under_way.site)
         yield _under_way.site
         return
-    site = check_buildable(what, warns_of_repeats=warns_of_repeats)
+    site = check_buildable(caller, warns_of_repeats=warns_of_repeats)
     _under_way.site = site
     try:
         yield site
@@ -86,22 +86,22 @@ def building(what: str, *, warns_of_repeats: bool = False) -> Iterator[CallSite]
     log.built[site] = log.runs
 
 
-def _check_context(what: str, site: CallSite) -> None:
+def _check_context(caller: str, site: CallSite) -> None:
     if tf.executing_eagerly():
         raise BuildError(
-            f"{what} at {site} is called in eager mode, but an area belongs to a graph. Call tf.disable_v2_behavior() "
-            "first, or build it within `with tf.Graph().as_default():`."
+            f"{caller} at {site} is called in eager mode, but an area belongs to a graph. Call "
+            "tf.disable_v2_behavior() first, or build it within `with tf.Graph().as_default():`."
         )
     inside = _function_kind(tf.get_default_graph()) or _control_flow_kind(tf.get_default_graph())
     if inside:
         raise BuildError(
-            f"{what} at {site} is built inside {inside}. {_cure(what)} there. (put and get of an area that was built "
-            "outside are allowed there.)"
+            f"{caller} at {site} is built inside {inside}. {_cure(caller)} there. (put and get of an area that was "
+            "built outside are allowed there.)"
         )
 
 
-def _cure(what: str) -> str:
-    used = _USED_IN_LOOPS.get(what, "its put() and get() ops")
+def _cure(caller: str) -> str:
+    used = _USED_IN_LOOPS.get(caller, "its put() and get() ops")
     return f"Build it once, before the training loop, and use only {used}"
 
 
@@ -129,24 +129,24 @@ def _control_flow_kind(graph: Any) -> str | None:
     return None
 
 
-def _check_thread(what: str, site: CallSite) -> None:
+def _check_thread(caller: str, site: CallSite) -> None:
     thread = threading.current_thread()
     if thread is not threading.main_thread() and not has_default_graph():
         raise BuildError(
-            f"{what} at {site} is built in thread {thread.name!r}, which does not share your program's default graph. "
-            "Build it in the main thread, or within `with graph.as_default():` here."
+            f"{caller} at {site} is built in thread {thread.name!r}, which does not share your program's default "
+            "graph. Build it in the main thread, or within `with graph.as_default():` here."
         )
 
 
-def _check_open(what: str, site: CallSite) -> None:
+def _check_open(caller: str, site: CallSite) -> None:
     if tf.get_default_graph().finalized:
         raise BuildError(
-            f"{what} at {site} is built after the graph was finalized (by a MonitoredSession, a Supervisor or "
-            f"graph.finalize()). {_cure(what)}."
+            f"{caller} at {site} is built after the graph was finalized (by a MonitoredSession, a Supervisor or "
+            f"graph.finalize()). {_cure(caller)}."
         )
 
 
-def _repeated(what: str, site: CallSite) -> str:
+def _repeated(caller: str, site: CallSite) -> str:
     """Describe that the same line has built one before, as in a training loop; empty if it has not."""
     graph = tf.get_default_graph()
     log = counted_state_of(graph).log
@@ -161,6 +161,6 @@ def _repeated(what: str, site: CallSite) -> str:
     else:
         return ""
     return (
-        f"{what} is built again at {site}: that line built one in this graph before, and {why}. Each one adds ops to "
-        f"the graph, and its store starts empty. {_cure(what)} in the loop."
+        f"{caller} is built again at {site}: that line built one in this graph before, and {why}. Each one adds ops to "
+        f"the graph, and its store starts empty. {_cure(caller)} in the loop."
     )

@@ -136,9 +136,9 @@ class MapStagingArea(BaseStagingArea):
         """Return the number of keys whose elements lack components, an int32 scalar."""
         return self._on_store("incomplete_size", name, self._raw("IncompleteSize"), dtypes=self.dtypes)
 
-    def _keyed(self, what: str, name: str | None, raw: Any, key: Any, indices: list[int], dtypes: list[Any]) -> Any:
-        key = self._checked_key(what, key)
-        return self._on_store(what, name, raw, key=_key_tensor(key), indices=indices, dtypes=dtypes)
+    def _keyed(self, method: str, name: str | None, raw: Any, key: Any, indices: list[int], dtypes: list[Any]) -> Any:
+        key = self._checked_key(method, key)
+        return self._on_store(method, name, raw, key=_key_tensor(key), indices=indices, dtypes=dtypes)
 
     def _put_components(self, vals: Any, indices: Sequence[Any] | None) -> tuple[list[Any], list[int]]:
         listed, numbers = element_indices(str(self), self._declared, vals)
@@ -163,13 +163,13 @@ class MapStagingArea(BaseStagingArea):
             raise SpecError(f"{self}: put got {len(listed)} values for {wanted} components.")
         return listed, numbers
 
-    def _taken_components(self, what: str, indices: Sequence[Any] | None) -> tuple[list[int], list[Any]]:
-        numbers = list(range(len(self.dtypes))) if indices is None else self._numbers(what, indices)
+    def _taken_components(self, method: str, indices: Sequence[Any] | None) -> tuple[list[int], list[Any]]:
+        numbers = list(range(len(self.dtypes))) if indices is None else self._numbers(method, indices)
         return numbers, [self.dtypes[number] for number in numbers]
 
-    def _numbers(self, what: str, indices: Sequence[Any]) -> list[int]:
+    def _numbers(self, method: str, indices: Sequence[Any]) -> list[int]:
         """Convert indices or names of components to indices."""
-        where = f"{self}: {what} got indices={shown(indices)}"
+        where = f"{self}: {method} got indices={shown(indices)}"
         if not isinstance(indices, (list, tuple)):
             raise TypeError(f"{where}; they must be a list of component indices or names.")
         if not indices:
@@ -195,8 +195,8 @@ class MapStagingArea(BaseStagingArea):
             raise ValueError(f"{where}, but its components are numbered 0 to {len(self.dtypes) - 1}.")
         return number
 
-    def _checked_key(self, what: str, key: Any) -> Any:
-        where = f"{self}: {what} takes an int64 scalar as key, got"
+    def _checked_key(self, method: str, key: Any) -> Any:
+        where = f"{self}: {method} takes an int64 scalar as key, got"
         if tf.is_tensor(key):
             if key.dtype.base_dtype != tf.int64:
                 raise SpecError(

@@ -223,12 +223,12 @@ class Position:
             self.refuse("position", batches[:8].tolist(), "numbers that leave their own place as the remainder")
         return parsed
 
-    def refuse(self, what: str, got: Any, wanted: str) -> NoReturn:
+    def refuse(self, name: str, got: Any, wanted: str) -> NoReturn:
         """Raise CheckpointError for a value that no run of this package can have saved."""
         shown = repr(got)
         scope = self._batches.op.name.rpartition("/")[0]
         raise CheckpointError(
-            f"'{scope}/{what}' in the checkpoint is damaged: got {shown[:200]}, expected {wanted}. Restore an older "
+            f"'{scope}/{name}' in the checkpoint is damaged: got {shown[:200]}, expected {wanted}. Restore an older "
             f"checkpoint, or use staged(resume='restart') to begin with the first batch."
         )
 
