@@ -81,14 +81,14 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         save_on_stop: bool = False,
         join_secs: float = UNSET,
     ) -> None:
-        what = "StagingHook"
+        caller = "StagingHook"
         name, secs = renamed(
-            what, "stop_grace_period_secs", stop_grace_period_secs, _GRACE_SECS, "join_secs", join_secs
+            caller, "stop_grace_period_secs", stop_grace_period_secs, _GRACE_SECS, "join_secs", join_secs
         )
-        self._join_secs = seconds(what, name, secs)
+        self._join_secs = seconds(caller, name, secs)
         secs = stall_secs_or_default("StagingHook", stall_secs)
         self._rule = StallRule(secs, flag("StagingHook", "stall_raises", stall_raises))
-        self._saves_on_stop = flag(what, "save_on_stop", save_on_stop)
+        self._saves_on_stop = flag(caller, "save_on_stop", save_on_stop)
         self._last_save: LastSave | None = None
         self._graph: Any = None
         self._observer: Observer | None = None

@@ -14,7 +14,7 @@ from staging_tf1.arguments import INT64_MAX, close_to, flag, folder, instance, l
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.errors import ClusterError
 
-_WHAT = "StagingSession"
+_CALLER = "StagingSession"
 _HOOK_METHODS = ("begin", "after_create_session", "before_run", "after_run", "end")
 # StagingSession has its own versions of these.
 _OWN = ("checkpoint_dir", "hooks", "config", "stop_grace_period_secs")
@@ -29,10 +29,10 @@ def checked_hooks(argument: str, hooks: Any) -> list[Any]:
     if hooks is None:
         return []
     wanted = "a list of tf.train.SessionRunHooks"
-    checked = listed(_WHAT, argument, hooks, wanted)
+    checked = listed(_CALLER, argument, hooks, wanted)
     for hook in checked:
         if isinstance(hook, type) or not all(hasattr(hook, method) for method in _HOOK_METHODS):
-            raise TypeError(f"{_WHAT} got {shown(hook)} in {argument}, expected {wanted}.")
+            raise TypeError(f"{_CALLER} got {shown(hook)} in {argument}, expected {wanted}.")
     return checked
 
 
@@ -42,13 +42,13 @@ def check_run(feed_dict: Any, options: Any, run_metadata: Any) -> None:
     Raises:
       TypeError: an argument has the wrong type.
     """
-    what = f"{_WHAT}.run()"
+    caller = f"{_CALLER}.run()"
     if feed_dict is not None and not isinstance(feed_dict, Mapping):
-        refuse(what, "feed_dict", feed_dict, "a dict from tensors to their values")
+        refuse(caller, "feed_dict", feed_dict, "a dict from tensors to their values")
     if options is not None and not isinstance(options, tf.RunOptions):
-        refuse(what, "options", options, "a tf.RunOptions")
+        refuse(caller, "options", options, "a tf.RunOptions")
     if run_metadata is not None and not isinstance(run_metadata, tf.RunMetadata):
-        refuse(what, "run_metadata", run_metadata, "a tf.RunMetadata")
+        refuse(caller, "run_metadata", run_metadata, "a tf.RunMetadata")
 
 
 def checked_feeds(feed_list: Any) -> list[Any]:
@@ -57,10 +57,10 @@ def checked_feeds(feed_list: Any) -> list[Any]:
     Raises:
       TypeError: `feed_list` is not an iterable of tensors or names.
     """
-    what, wanted = f"{_WHAT}.make_callable()", "a list of tensors"
-    checked = listed(what, "feed_list", feed_list, wanted)
+    caller, wanted = f"{_CALLER}.make_callable()", "a list of tensors"
+    checked = listed(caller, "feed_list", feed_list, wanted)
     if not all(isinstance(element, str) or tf.is_tensor(element) for element in checked):
-        refuse(what, "feed_list", feed_list, wanted)
+        refuse(caller, "feed_list", feed_list, wanted)
     return checked
 
 
@@ -75,7 +75,7 @@ def check_monitored(given: Mapping[str, Any], own: Iterable[str] = ()) -> None:
     for name, value in given.items():
         if name not in known:
             raise TypeError(
-                f"{_WHAT} got unknown argument {name!r}.{close_to(name, [*own, *known])} It passes these to "
+                f"{_CALLER} got unknown argument {name!r}.{close_to(name, [*own, *known])} It passes these to "
                 f"tf.train.MonitoredTrainingSession: {', '.join(known)}."
             )
         # Some defaults are sentinel objects.
@@ -83,7 +83,7 @@ def check_monitored(given: Mapping[str, Any], own: Iterable[str] = ()) -> None:
             _check(name, value)
 
 
-def check_training_cluster(what: str, cluster: Any, given: Mapping[str, Any]) -> Cluster | None:
+def check_training_cluster(caller: str, cluster: Any, given: Mapping[str, Any]) -> Cluster | None:
     """Return the cluster to train in; None for none, and for a cluster of one.
 
     Raises:
@@ -93,32 +93,32 @@ def check_training_cluster(what: str, cluster: Any, given: Mapping[str, Any]) ->
     """
     if cluster is None:
         return None
-    own: Cluster = instance(what, "cluster", cluster, Cluster, "a staging.Cluster")
+    own: Cluster = instance(caller, "cluster", cluster, Cluster, "a staging.Cluster")
     if own.job in ("ps", "evaluator"):
         raise ClusterError(
-            f"{what} was created on {own.member_task}, which does not train. A parameter server calls "
+            f"{caller} was created on {own.member_task}, which does not train. A parameter server calls "
             f"cluster.serves(); an evaluator uses a session without cluster=."
         )
     for name in ("master", "is_chief"):
         if name in given:
-            raise ValueError(f"{what} got both cluster= and {name}={shown(given[name])}. Drop {name}.")
+            raise ValueError(f"{caller} got both cluster= and {name}={shown(given[name])}. Drop {name}.")
     return own if own.is_distributed else None
 
 
 def _check(name: str, value: Any) -> None:
     if name == "master":
-        instance(_WHAT, name, value, str, "the address of a server, as a string")
+        instance(_CALLER, name, value, str, "the address of a server, as a string")
     elif name in ("is_chief", "save_graph_def"):
-        flag(_WHAT, name, value)
+        flag(_CALLER, name, value)
     elif name == "chief_only_hooks":
         checked_hooks(name, value)
     elif name == "scaffold":
-        instance(_WHAT, name, value, tf.train.Scaffold | None, "a tf.train.Scaffold")
+        instance(_CALLER, name, value, tf.train.Scaffold | None, "a tf.train.Scaffold")
     elif name == "summary_dir":
         if value is not None:
-            folder(_WHAT, name, value)
+            folder(_CALLER, name, value)
     elif name == "max_wait_secs" or (value is not None and name.endswith("_secs")):
-        seconds(_WHAT, name, value)
+        seconds(_CALLER, name, value)
     elif value is not None and name.endswith("_steps"):
         # For TensorFlow, 0 and less mean "never".
-        whole(_WHAT, name, value, -INT64_MAX - 1, INT64_MAX, "steps")
+        whole(_CALLER, name, value, -INT64_MAX - 1, INT64_MAX, "steps")

@@ -100,21 +100,21 @@ class StagingSession:
         cluster: Cluster | None = None,
         **monitored: Any,
     ) -> None:
-        what = "StagingSession"
+        caller = "StagingSession"
         self._made_at = call_site()
-        join_secs = seconds(what, "stop_grace_period_secs", stop_grace_period_secs)
-        stall_secs = stall_secs_or_default(what, stall_secs)
-        stall_raises = flag(what, "stall_raises", stall_raises)
+        join_secs = seconds(caller, "stop_grace_period_secs", stop_grace_period_secs)
+        stall_secs = stall_secs_or_default(caller, stall_secs)
+        stall_raises = flag(caller, "stall_raises", stall_raises)
         # TensorFlow 1 programs pass "" if their flag is not set.
         if isinstance(checkpoint_dir, str) and not checkpoint_dir:
             checkpoint_dir = None
         if checkpoint_dir is not None:
-            checkpoint_dir = folder(what, "checkpoint_dir", checkpoint_dir)
+            checkpoint_dir = folder(caller, "checkpoint_dir", checkpoint_dir)
         hooks = checked_hooks("hooks", hooks)
-        instance(what, "config", config, tf.ConfigProto | None, "a tf.ConfigProto")
+        instance(caller, "config", config, tf.ConfigProto | None, "a tf.ConfigProto")
         check_monitored(monitored, inspect.signature(StagingSession).parameters)
-        cluster = check_training_cluster(what, cluster, monitored)
-        save_on_stop = flag(what, "save_on_stop", save_on_stop)
+        cluster = check_training_cluster(caller, cluster, monitored)
+        save_on_stop = flag(caller, "save_on_stop", save_on_stop)
         refuse_if_forked(self)
         # Only the chief saves and restores.
         is_chief = monitored.get("is_chief", True) if cluster is None else cluster.is_chief

@@ -45,13 +45,13 @@ class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
         folder: str | os.PathLike[str] = arguments.UNSET,
         every_steps: int = arguments.UNSET,
     ) -> None:
-        what = "StagingSummaryHook"
-        name, path = arguments.renamed(what, "output_dir", output_dir, None, "folder", folder)
+        caller = "StagingSummaryHook"
+        name, path = arguments.renamed(caller, "output_dir", output_dir, None, "folder", folder)
         if path is None or (isinstance(path, str) and not path):
-            raise ValueError(f"{what} got no {name}. Pass the folder that TensorBoard reads: {name}='logs'.")
-        self._folder = arguments.folder(what, name, path)
-        name, steps = arguments.renamed(what, "save_steps", save_steps, _SAVE_STEPS, "every_steps", every_steps)
-        self._save_steps = arguments.whole(what, name, steps, 1, arguments.INT64_MAX)
+            raise ValueError(f"{caller} got no {name}. Pass the folder that TensorBoard reads: {name}='logs'.")
+        self._folder = arguments.folder(caller, name, path)
+        name, steps = arguments.renamed(caller, "save_steps", save_steps, _SAVE_STEPS, "every_steps", every_steps)
+        self._save_steps = arguments.whole(caller, name, steps, 1, arguments.INT64_MAX)
         self._writer: Any = None
         self._step_tensor: Any = None
         self._pipelines: list[Pipeline] = []
