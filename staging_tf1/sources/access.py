@@ -56,28 +56,28 @@ class Access(Protocol):
         """Return what identifies a sample of the records, as far as they are in memory."""
 
 
-def access_to(what: str, dataset: Any) -> Access:
+def access_to(caller: str, dataset: Any) -> Access:
     """Find out how to read a dataset. Reads no record.
 
     Raises TypeError or SpecError if the object is no map-style dataset; the message says what to pass instead.
     """
     for kinds, refusal in _REFUSED.items():
         if is_a(dataset, *kinds.split()):
-            raise TypeError(f"{what} got {kind_of(dataset)} as dataset. {refusal}")
+            raise TypeError(f"{caller} got {kind_of(dataset)} as dataset. {refusal}")
     if is_a(dataset, "pandas.DataFrame"):
-        names = _column_names(what, dataset)
-        columns = {name: checked_array(dataset[name], None, f"{what}: component {name!r}") for name in names}
-        return _Columns(what, columns, dataset)
+        names = _column_names(caller, dataset)
+        columns = {name: checked_array(dataset[name], None, f"{caller}: component {name!r}") for name in names}
+        return _Columns(caller, columns, dataset)
     if is_a(dataset, "pandas.Series"):
-        return _Columns(what, checked_array(dataset, None, what), dataset)
+        return _Columns(caller, checked_array(dataset, None, caller), dataset)
     if is_a(dataset, "datasets.Dataset"):
         return _HuggingFace(dataset)
     if _is_column(dataset) or isinstance(dataset, Mapping) or is_a(dataset, "zarr.Group"):
-        return _Columns(what, _as_columns(what, dataset), dataset)
+        return _Columns(caller, _as_columns(caller, dataset), dataset)
     is_text = isinstance(dataset, (str, bytes, bytearray, memoryview, type))
     if is_text or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
-        arguments.refuse(what, "dataset", dataset, _MAP_STYLE)
-    return _Items(what, dataset)
+        arguments.refuse(caller, "dataset", dataset, _MAP_STYLE)
+    return _Items(caller, dataset)
 
 
 def is_keras_sequence(value: Any) -> bool:
@@ -106,10 +106,10 @@ def is_a(value: Any, *names: str) -> bool:
     return is_named(type(value), *names)
 
 
-def _column_names(what: str, frame: Any) -> list[str]:
+def _column_names(caller: str, frame: Any) -> list[str]:
     names = list(frame.columns)
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        arguments.refuse(what, "column names", names, "different strings, the names of the components")
+        arguments.refuse(caller, "column names", names, "different strings, the names of the components")
     return names
 
 
@@ -117,7 +117,7 @@ def _is_column(value: Any) -> bool:
     return isinstance(value, np.ndarray) or is_a(value, "h5py.Dataset", "zarr.Array")
 
 
-def _as_columns(what: str, dataset: Any) -> Any:
+def _as_columns(caller: str, dataset: Any) -> Any:
     """The columns of an array, a dict of arrays, or a group of h5py or zarr."""
     if _is_column(dataset):
         return dataset
@@ -126,7 +126,7 @@ def _as_columns(what: str, dataset: Any) -> Any:
     for name, column in columns.items():
         if not _is_column(column):
             raise TypeError(
-                f"{what} got {kind_of(column)} as column {name!r}, expected an array of numpy, h5py or zarr. Convert "
+                f"{caller} got {kind_of(column)} as column {name!r}, expected an array of numpy, h5py or zarr. Convert "
                 f"it with np.asarray, or pass a dataset with __len__ and __getitem__."
             )
     return columns
@@ -135,20 +135,20 @@ def _as_columns(what: str, dataset: Any) -> Any:
 class _Columns:
     """Arrays with one row for each record: those of numpy, h5py and zarr, and the columns of a table."""
 
-    def __init__(self, what: str, columns: Any, dataset: Any) -> None:
+    def __init__(self, caller: str, columns: Any, dataset: Any) -> None:
         self._columns = columns
         lengths = {}
         for path, column in flatten_with_paths(columns):
             if not column.shape:
-                raise SpecError(f"{what}: {component_name(path)} is one value, expected an array.")
+                raise SpecError(f"{caller}: {component_name(path)} is one value, expected an array.")
             lengths[path] = int(column.shape[0])
             # Without a row there is no loss, so this only checks the dtype.
-            checked_array(np.empty(0, column.dtype), None, f"{what}: {component_name(path)}")
+            checked_array(np.empty(0, column.dtype), None, f"{caller}: {component_name(path)}")
         if not lengths:
-            arguments.refuse(what, "dataset", dataset, "at least one column", ValueError)
+            arguments.refuse(caller, "dataset", dataset, "at least one column", ValueError)
         if len(set(lengths.values())) > 1:
             listed = ", ".join(f"{component_name(path)} has {length}" for path, length in lengths.items())
-            raise SpecError(f"{what} got columns of different lengths: {listed}.")
+            raise SpecError(f"{caller} got columns of different lengths: {listed}.")
         self._length = next(iter(lengths.values()))
 
     def __len__(self) -> int:
@@ -208,8 +208,8 @@ class _Items:
     is read, by one thread at a time.
     """
 
-    def __init__(self, what: str, dataset: Any) -> None:
-        self._what, self._dataset, self._length = what, dataset, len(dataset)
+    def __init__(self, caller: str, dataset: Any) -> None:
+        self._caller, self._dataset, self._length = caller, dataset, len(dataset)
         self._many: Callable[[list[int]], Any] | None = dataset.__getitems__ if _reads_many(dataset) else None
         # Whether two records have shared memory; None before two have been compared.
         self._reuses: bool | None = None
@@ -222,7 +222,7 @@ class _Items:
 
     def __reduce__(self) -> Any:
         # Another process must find out by itself whether memory is reused.
-        return _Items, (self._what, self._dataset)
+        return _Items, (self._caller, self._dataset)
 
     def read(self, numbers: np.ndarray[Any, Any]) -> Fetched:
         wanted = numbers.tolist()
@@ -260,12 +260,12 @@ class _Items:
             records = [self._dataset[number] for number in wanted] if self._many is None else self._many(wanted)
         if not isinstance(records, Sequence) or len(records) != len(wanted):
             raise SpecError(
-                f"{self._what}: dataset.__getitems__ returned {kind_of(records)} for {len(wanted)} numbers, expected a "
-                f"list of {len(wanted)} records."
+                f"{self._caller}: dataset.__getitems__ returned {kind_of(records)} for {len(wanted)} numbers, expected "
+                f"a list of {len(wanted)} records."
             )
         for number, record in zip(wanted, records):
             if record is None:
-                raise SpecError(f"{self._what}: record {number} is None, expected a nest of arrays and numbers.")
+                raise SpecError(f"{self._caller}: record {number} is None, expected a nest of arrays and numbers.")
         return list(records)
 
     def paths(self) -> list[str]:
@@ -281,7 +281,7 @@ class _Items:
         except LookupError as error:
             if len(self._dataset) < self._length:
                 raise StagingError(
-                    f"{self._what}: the dataset had {self._length} records when the source was made, and has "
+                    f"{self._caller}: the dataset had {self._length} records when the source was made, and has "
                     f"{len(self._dataset)} now. Records must stay: make a new source for each state of the dataset."
                 ) from error
             raise

@@ -224,7 +224,7 @@ class StreamSource(_Batched, abc.ABC):
         return {"source": type(self).__name__}
 
 
-def check_parsed(what: str, source: Source) -> None:
+def check_parsed(caller: str, source: Source) -> None:
     """Raise ValueError if the graph parses the records, of which the source has only the bytes."""
     if source.features is not None:
-        raise ValueError(f"{what} got {source!r} with features=, which the graph parses. Use parse_fn=.")
+        raise ValueError(f"{caller} got {source!r} with features=, which the graph parses. Use parse_fn=.")

@@ -77,7 +77,7 @@ class Arrangement(Protocol):
 
     @property
     def too_late(self) -> str:
-        """Why no records can be chosen afterwards, and what to do. `{what}` stands for the method that chooses."""
+        """Why no records can be chosen afterwards, and what to do. `{caller}` stands for the method that chooses."""
 
     @property
     def no_part(self) -> str:

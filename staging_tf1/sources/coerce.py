@@ -34,21 +34,22 @@ def as_source(value: Any) -> Source | StreamSource:
     return source_from("as_source()", "value", value)
 
 
-def source_from(what: str, argument: str, value: Any) -> Source | StreamSource:
-    """Do what `as_source` does, for the `argument` of the function `what`, both named in messages."""
+def source_from(caller: str, argument: str, value: Any) -> Source | StreamSource:
+    """Do what `as_source` does, for the `argument` of the function `caller`, both named in messages."""
     if isinstance(value, type) and issubclass(value, (Source, StreamSource)):
         raise TypeError(
-            f"{what} got the class {value.__name__} as {argument}, expected a source. Make one: {value.__name__}(...)."
+            f"{caller} got the class {value.__name__} as {argument}, expected a source. Make one: "
+            f"{value.__name__}(...)."
         )
     if isinstance(value, Source):
-        _check_numbers(what, value)
+        _check_numbers(caller, value)
     if isinstance(value, (Source, StreamSource)):
         return value
     if is_grain(value):
         return GrainSource(value)
     if is_nest_of_arrays(value):
         raise TypeError(
-            f"{what} got arrays as {argument} ({_kind(value)}), expected batches. Choose a batch size: "
+            f"{caller} got arrays as {argument} ({_kind(value)}), expected batches. Choose a batch size: "
             f"staging_tf1.sources.ArraySource(arrays, batch_size=...)."
         )
     # Strings and bytes are iterables too, of characters and integers.
@@ -57,17 +58,19 @@ def source_from(what: str, argument: str, value: Any) -> Source | StreamSource:
     if not has_batches and hasattr(value, "__getitem__") and hasattr(value, "__len__"):
         cure = "SequenceSource(dataset)" if is_keras_sequence(value) else "MapSource(dataset, batch_size=...)"
         raise TypeError(
-            f"{what} got a dataset of {len(value)} elements as {argument} ({kind_of(value)}), expected batches. Wrap "
+            f"{caller} got a dataset of {len(value)} elements as {argument} ({kind_of(value)}), expected batches. Wrap "
             f"it: staging_tf1.sources.{cure}."
         )
     if is_text or not has_batches:
-        refuse(what, argument, value, "batches: a source, a generator function, a generator, or an iterable of batches")
+        refuse(
+            caller, argument, value, "batches: a source, a generator function, a generator, or an iterable of batches"
+        )
     return GeneratorSource(value)
 
 
-def _check_numbers(what: str, source: Source) -> None:
+def _check_numbers(caller: str, source: Source) -> None:
     """Raise if a user's source has invalid counts, which would break its end."""
-    owner = f"{what}: {type(source).__name__}"
+    owner = f"{caller}: {type(source).__name__}"
     whole(owner, "batch_size", source.batch_size, 1, INT64_MAX, "records")
     for name in ("num_records", "num_batches"):
         count = getattr(source, name)
@@ -75,13 +78,13 @@ def _check_numbers(what: str, source: Source) -> None:
             whole(owner, name, count, 0, INT64_MAX, "or None")
 
 
-def check_spec(what: str, source: Source | StreamSource, spec: Any) -> Any:
+def check_spec(caller: str, source: Source | StreamSource, spec: Any) -> Any:
     """Check that the spec of a user's source is a nest of `ArraySpec`, `RaggedSpec` and `SparseSpec`, and return it."""
     for path, leaf in flatten_with_paths(spec):
         if not isinstance(leaf, ArraySpec) and not is_composite_spec(leaf):
             raise TypeError(
-                f"{what}: {type(source).__name__}.spec has {shown(leaf)} as {component_name(path)}, expected a nest of "
-                f"staging_tf1.spec.ArraySpec, such as ArraySpec((None, 784), np.float32, 'image')."
+                f"{caller}: {type(source).__name__}.spec has {shown(leaf)} as {component_name(path)}, expected a nest "
+                f"of staging_tf1.spec.ArraySpec, such as ArraySpec((None, 784), np.float32, 'image')."
             )
     return spec
 

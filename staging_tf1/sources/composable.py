@@ -250,13 +250,13 @@ class Composable(Source):
         """
         return self._sampled("balanced()", labels, num_records, seed)
 
-    def _sampled(self: _Source, what: str, values: Any, num_records: int | None, seed: int | None) -> _Source:
-        total = self._check_unarranged(what)
-        weights = balancing(what, values, total) if what == "balanced()" else values
+    def _sampled(self: _Source, caller: str, values: Any, num_records: int | None, seed: int | None) -> _Source:
+        total = self._check_unarranged(caller)
+        weights = balancing(caller, values, total) if caller == "balanced()" else values
         options = self._batching.options
         if seed is not None:
-            options = dataclasses.replace(options, seed=arguments.seed(what, seed))
-        return self._arranged(what, arrangement=sampling(what, weights, total, num_records), options=options)
+            options = dataclasses.replace(options, seed=arguments.seed(caller, seed))
+        return self._arranged(caller, arrangement=sampling(caller, weights, total, num_records), options=options)
 
     @only_known
     def with_options(
@@ -289,32 +289,32 @@ class Composable(Source):
         drawn = batches.drawn_seed if batches.seed_was_drawn else draw_seed()
         return self._rearranged(options=options, drawn_seed=drawn)
 
-    def _check_whole(self, what: str) -> int:
-        """Return the number of records, or raise if `what`, which chooses records, comes too late."""
+    def _check_whole(self, caller: str) -> int:
+        """Return the number of records, or raise if `caller`, which chooses records, comes too late."""
         arrangement = self._batching.arrangement
         if arrangement is not None:
-            raise ValueError(f"{what} comes after {arrangement.maker}, {arrangement.too_late.format(what=what)}")
+            raise ValueError(f"{caller} comes after {arrangement.maker}, {arrangement.too_late.format(caller=caller)}")
         if self._batching.shard[1] > 1:
             raise ValueError(
-                f"{what} got {self!r}, a shard: records are counted before they are divided. Call {what} first, and "
-                f"shard() on its result."
+                f"{caller} got {self!r}, a shard: records are counted before they are divided. Call {caller} first, "
+                f"and shard() on its result."
             )
         return self._batching.chosen.size
 
-    def _check_unarranged(self, what: str) -> int:
-        """Return the number of records, or raise if `what`, which arranges them, comes after another arrangement."""
+    def _check_unarranged(self, caller: str) -> int:
+        """Return the number of records, or raise if `caller`, which arranges them, comes after another arrangement."""
         if self._batching.arrangement is not None:
             raise ValueError(
-                f"{what} comes after {self._batching.arrangement.maker}, but only one of by_length(), weighted(), "
+                f"{caller} comes after {self._batching.arrangement.maker}, but only one of by_length(), weighted(), "
                 f"balanced() and mix() can arrange the records."
             )
-        return self._check_whole(what)
+        return self._check_whole(caller)
 
     def _narrowed(self: _Source, selection: Selection) -> _Source:
         return self._rearranged(chosen=self._batching.chosen.only(selection))
 
-    def _arranged(self: _Source, what: str, **changes: Any) -> _Source:
-        check_parsed(what, self)
+    def _arranged(self: _Source, caller: str, **changes: Any) -> _Source:
+        check_parsed(caller, self)
         return self._rearranged(**changes)
 
 

@@ -36,10 +36,10 @@ def concatenate(sources: Iterable[RecordSource]) -> RecordSource:
     >>> concatenate(parts).batch(0)
     array([0, 1, 2, 0])
     """
-    what = "concatenate()"
-    parts = listed_parts(what, sources)
-    options = agreed_options(what, parts)
-    return Concatenation(what, parts, options, sum(part.num_records for part in parts))
+    caller = "concatenate()"
+    parts = listed_parts(caller, sources)
+    options = agreed_options(caller, parts)
+    return Concatenation(caller, parts, options, sum(part.num_records for part in parts))
 
 
 class Concatenation(Combination):
@@ -47,15 +47,15 @@ class Concatenation(Combination):
 
     def __init__(
         self,
-        what: str,
+        caller: str,
         parts: Sequence[RecordSource],
         options: Options,
         num_records: int,
         arrangement: Arrangement | None = None,
     ) -> None:
-        _check_features(what, parts)
-        check_same_specs(what, parts, shapes=False)
-        self._what = what
+        _check_features(caller, parts)
+        check_same_specs(caller, parts, shapes=False)
+        self._caller = caller
         self._starts = np.cumsum([0, *(part.num_records for part in parts)])
         self._starts_list = self._starts[:-1].tolist()
         self.features = parts[0].features
@@ -70,7 +70,7 @@ class Concatenation(Combination):
     @functools.cached_property
     def _specs(self) -> Any:
         """The specs of batches of any size. Kept, because nested combinations need them at each level."""
-        check_same_specs(self._what, self._parts, shapes=True)
+        check_same_specs(self._caller, self._parts, shapes=True)
         return self._parts[0].record_spec(None)
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
@@ -88,7 +88,7 @@ class Concatenation(Combination):
             part = parts[0][0]
             return self._parts[part]._fetch(numbers - self._starts[part])
         batches = [(rows, self._parts[part]._fetch(places)) for part, rows, places in parts]
-        return _joined(self._what, batches, len(numbers))
+        return _joined(self._caller, batches, len(numbers))
 
     def _by_part(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
         """Divide record numbers among the sources. Returns for each its index, rows of `numbers`, and places in it."""
@@ -113,20 +113,20 @@ class Concatenation(Combination):
     def _describe(self, number: int) -> str:
         ((part, _, places),) = self._by_part(np.array([number]))
         own = numbers_of(self._parts[part]._batching.chosen.numbers(places))
-        return f"{self._what}: source {part}: {self._parts[part]._describe(int(own[0]))}"
+        return f"{self._caller}: source {part}: {self._parts[part]._describe(int(own[0]))}"
 
     def _recipe(self) -> str:
-        return self._batching.chosen.text(f"{self._what[:-1]}{', '.join(part._recipe() for part in self._parts)})")
+        return self._batching.chosen.text(f"{self._caller[:-1]}{', '.join(part._recipe() for part in self._parts)})")
 
 
-def _check_features(what: str, parts: Sequence[RecordSource]) -> None:
+def _check_features(caller: str, parts: Sequence[RecordSource]) -> None:
     """Raise ValueError if the graph would have to parse the records of the sources in different ways."""
     for number, part in enumerate(parts):
         if part.features != parts[0].features:
-            raise ValueError(f"{what} got sources with different features=, source 0 and {number}. Use parse_fn=.")
+            raise ValueError(f"{caller} got sources with different features=, source 0 and {number}. Use parse_fn=.")
 
 
-def _joined(what: str, batches: Sequence[tuple[np.ndarray[Any, Any], Any]], count: int) -> Any:
+def _joined(caller: str, batches: Sequence[tuple[np.ndarray[Any, Any], Any]], count: int) -> Any:
     """Join batches: the rows of each go to the given rows of the result."""
     like = batches[0][1]
     flat = [(rows, flatten(batch)) for rows, batch in batches]
@@ -135,7 +135,7 @@ def _joined(what: str, batches: Sequence[tuple[np.ndarray[Any, Any], Any]], coun
         whole = aligned_empty((count, *leaf.shape[1:]), leaf.dtype)
         for rows, leaves in flat:
             if leaves[number].shape[1:] != leaf.shape[1:]:
-                raise SpecError(f"{what}: the sources have records of different shapes. Pad the result, with pad().")
+                raise SpecError(f"{caller}: the sources have records of different shapes. Pad the result, with pad().")
             whole[rows] = leaves[number]
         joined.append(whole)
     return pack(like, joined)

@@ -215,10 +215,10 @@ class _Batches:
         self._number += 1
         return self._fit(self._number - 1, batch)
 
-    def _refuse(self, what: str, error: Exception | None) -> NoReturn:
+    def _refuse(self, problem: str, error: Exception | None) -> NoReturn:
         # Also if this exception is ignored: what comes next is not batch `start`.
         start, self._start, self._iterator = self._start, 0, iter(())
         raise StagingError(
-            f"{self._owner} {what}, while skipping to batch {start} to resume there. Check that it yields as many "
+            f"{self._owner} {problem}, while skipping to batch {start} to resume there. Check that it yields as many "
             "batches as in the saved run."
         ) from error

@@ -34,7 +34,7 @@ class Grouping:
 
     is_random: ClassVar[bool] = False
     maker: ClassVar[str] = "by_length()"
-    too_late: ClassVar[str] = "which arranges all records. Call {what} before it."
+    too_late: ClassVar[str] = "which arranges all records. Call {caller} before it."
     no_part: ClassVar[str] = "which is arranged by_length(). Call by_length() on the result."
 
     def order(self, chosen: Chosen, seed: int | None, shuffle: bool, shard: tuple[int, int]) -> Order:
@@ -50,10 +50,10 @@ def grouped(lengths: np.ndarray[Any, Any], group: int, block: int) -> Grouping:
     return Grouping(small, group, block, text)
 
 
-def checked_lengths(what: str, lengths: Any, count: int) -> np.ndarray[Any, Any]:
+def checked_lengths(caller: str, lengths: Any, count: int) -> np.ndarray[Any, Any]:
     """Check the lengths of `count` records."""
     expected = f"one integer for each of the {count} records"
-    array = one_per_record(what, "lengths", lengths, count, expected, "iu")
+    array = one_per_record(caller, "lengths", lengths, count, expected, "iu")
     return array.astype(np.int64)  # a copy, because the order depends on it
 
 

@@ -23,7 +23,7 @@ from staging_tf1.sources.selection import Chosen
 
 __all__ = ["Mixture", "mix"]
 
-_WHAT = "mix()"
+_CALLER = "mix()"
 # How many chunks of the order are computed at once, in up to 5 ms.
 _MOST_CHUNKS = 4
 
@@ -70,12 +70,12 @@ def mix(
     >>> [int(curriculum.batch(k).sum()) for k in range(6)]
     [0, 0, 5, 5, 10, 10]
     """
-    parts = listed_parts(_WHAT, sources)
+    parts = listed_parts(_CALLER, sources)
     stages = _checked_stages(weights, len(parts))
     if seed is not None:
-        options = agreed_options(_WHAT, parts, seed=arguments.seed(_WHAT, seed))
+        options = agreed_options(_CALLER, parts, seed=arguments.seed(_CALLER, seed))
     else:
-        options = agreed_options(_WHAT, parts)
+        options = agreed_options(_CALLER, parts)
     return Mixture(parts, stages, options)
 
 
@@ -84,17 +84,17 @@ def _checked_stages(weights: Any, count: int) -> tuple[Stage, ...]:
         return (Stage(0, proportions(_checked_weights(weights, count))),)
     expected = "a dict of weights by the number of the record with which they begin, from 0 on"
     if not 0 < len(weights) <= MOST_STAGES:
-        arguments.refuse(_WHAT, "weights", weights, f"{expected}, of at most {MOST_STAGES} entries", ValueError)
-    starts = [arguments.whole(_WHAT, "record number", start, 0, arguments.INT64_MAX, expected) for start in weights]
+        arguments.refuse(_CALLER, "weights", weights, f"{expected}, of at most {MOST_STAGES} entries", ValueError)
+    starts = [arguments.whole(_CALLER, "record number", start, 0, arguments.INT64_MAX, expected) for start in weights]
     stages = []
     for start, given in sorted(zip(starts, weights.values())):
         shares = _checked_weights(given, count, least=0)
         drawn = iter(proportions([share for share in shares if share]))
         stages.append(Stage(start, tuple(next(drawn) if share else 0 for share in shares)))
     if stages[0].start:
-        arguments.refuse(_WHAT, "weights", weights, expected, ValueError)
+        arguments.refuse(_CALLER, "weights", weights, expected, ValueError)
     if not all(map(any, zip(*(stage.counts for stage in stages)))):
-        arguments.refuse(_WHAT, "weights", weights, "a positive weight for each source at some time", ValueError)
+        arguments.refuse(_CALLER, "weights", weights, "a positive weight for each source at some time", ValueError)
     return tuple(stages)
 
 
@@ -104,16 +104,16 @@ def _checked_weights(weights: Any, count: int, least: int | None = None) -> list
         return [Fraction(1, count)] * count
     expected = f"a positive number for each of the {count} sources"
     if isinstance(weights, Set):
-        arguments.refuse(_WHAT, "weights", weights, f"{expected}, in their order")
-    given = arguments.listed(_WHAT, "weights", weights, expected)
+        arguments.refuse(_CALLER, "weights", weights, f"{expected}, in their order")
+    given = arguments.listed(_CALLER, "weights", weights, expected)
     for weight in given:
         if isinstance(weight, (bool, np.bool_)) or not isinstance(weight, numbers.Real):
-            arguments.refuse(_WHAT, "weights", weights, expected)
+            arguments.refuse(_CALLER, "weights", weights, expected)
         if weight != least and not 0 < arguments.as_float(weight) < float("inf"):
             cure = f"{expected}. Leave out a source without weight"
-            arguments.refuse(_WHAT, "weights", weights, cure, ValueError)
+            arguments.refuse(_CALLER, "weights", weights, cure, ValueError)
     if len(given) != count or not any(given):
-        arguments.refuse(_WHAT, "weights", weights, expected, ValueError)
+        arguments.refuse(_CALLER, "weights", weights, expected, ValueError)
     exact = [_exact(weight) for weight in given]
     return [weight / sum(exact) for weight in exact]
 
@@ -132,7 +132,7 @@ class Mixture(Concatenation):
         self._stages = stages
         sizes = [part.num_records for part in parts]
         mixing = _Mixing(stages, np.cumsum([0, *sizes]))
-        super().__init__(_WHAT, parts, options, records_without_repetition(stages, sizes), mixing)
+        super().__init__(_CALLER, parts, options, records_without_repetition(stages, sizes), mixing)
 
     @property
     def weights(self) -> tuple[Fraction, ...] | dict[int, tuple[Fraction, ...]]:
@@ -160,8 +160,8 @@ class _Mixing:
 
     is_random: ClassVar[bool] = True
     text: ClassVar[str] = ""
-    maker: ClassVar[str] = _WHAT
-    too_late: ClassVar[str] = "which arranges the records. Call {what} on its sources."
+    maker: ClassVar[str] = _CALLER
+    too_late: ClassVar[str] = "which arranges the records. Call {caller} on its sources."
     no_part: ClassVar[str] = (
         "which arranges its records. Mix all sources in one call, and take, skip or split them before."
     )

@@ -29,7 +29,7 @@ from staging_tf1.spec.arrays import describe
 
 __all__ = ["Packed", "packed_rows"]
 
-_WHAT = "packed()"
+_CALLER = "packed()"
 # How many consecutive records are packed together. A larger block pads less, but mixes distant records in a row.
 _BLOCK = 4096
 
@@ -69,15 +69,15 @@ class Packed(Combination):
     """What `RecordSource.packed` makes. Its records are rows."""
 
     def __init__(self, source: RecordSource, length: Any, lengths: Any, value: Any) -> None:
-        check_part(_WHAT, "the source", source)
-        check_plain(_WHAT, source, "packed", "source.packed(...)")
-        total = source._check_whole(_WHAT)
-        self._length = arguments.whole(_WHAT, "length", length, 1, INT32_MAX, "values of a row")
-        self._lengths = checked_lengths(_WHAT, lengths, total)
+        check_part(_CALLER, "the source", source)
+        check_plain(_CALLER, source, "packed", "source.packed(...)")
+        total = source._check_whole(_CALLER)
+        self._length = arguments.whole(_CALLER, "length", length, 1, INT32_MAX, "values of a row")
+        self._lengths = checked_lengths(_CALLER, lengths, total)
         outside = np.flatnonzero((self._lengths < 0) | (self._lengths > self._length))
         if outside.size:
             raise ValueError(
-                f"{_WHAT} got the length {self._lengths[outside[0]]} of record {outside[0]}, expected lengths from 0 "
+                f"{_CALLER} got the length {self._lengths[outside[0]]} of record {outside[0]}, expected lengths from 0 "
                 f"to {self._length}. Crop long records, or leave them out: source.select(lengths <= {self._length})."
             )
         rows = packed_rows(self._lengths, self._length)
@@ -110,19 +110,19 @@ class Packed(Combination):
                 segments[number, begin : begin + size] = segment
                 positions[number, begin : begin + size] = np.arange(size)
                 begin += size
-        return self._plan().stack(joined, lambda row: f"{_WHAT}: row {row}"), segments, positions
+        return self._plan().stack(joined, lambda row: f"{_CALLER}: row {row}"), segments, positions
 
     def _arrays(self, place: int, number: int, record: Any) -> list[np.ndarray[Any, Any]]:
         """Return the components of a record, which all have its length."""
-        what = self._source._describe(number)
+        where = self._source._describe(number)
         like, specs = self._specs()
         arrays = []
-        for path, array in record_arrays(like, specs, record, what):
+        for path, array in record_arrays(like, specs, record, where):
             if array.ndim == 0 or len(array) != self._lengths[place]:
                 got = describe(array.dtype, array.shape)
                 raise SpecError(
-                    f"{what}: {component_name(path)} is {got}, but {_WHAT} got the length {self._lengths[place]}. All "
-                    f"components of a record must have as many rows as its length says."
+                    f"{where}: {component_name(path)} is {got}, but {_CALLER} got the length {self._lengths[place]}. "
+                    f"All components of a record must have as many rows as its length says."
                 )
             arrays.append(array)
         return arrays
@@ -150,7 +150,7 @@ class Packed(Combination):
         return self._padding.planned(self._joined([self._arrays(0, number, first)]), self._source._describe(number))
 
     def _describe(self, number: int) -> str:
-        return f"{_WHAT}: row {number}"
+        return f"{_CALLER}: row {number}"
 
     def _recipe(self) -> str:
         return self._batching.chosen.text(f"{self._source._recipe()}.{self._text}")

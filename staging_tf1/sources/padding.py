@@ -20,7 +20,7 @@ __all__ = ["Padding"]
 
 _Array = np.ndarray[Any, Any]
 _TO = "None, a size, a tuple of them, or a dict of these by component"
-_WHAT = "pad()"
+_CALLER = "pad()"
 
 
 class _Component(NamedTuple):
@@ -47,8 +47,8 @@ class Padding:
             _check_size(to, size)
         for filler in value.values() if isinstance(value, Mapping) else (value,):
             if not isinstance(filler, (int, float, complex, str, bytes, np.generic)):
-                arguments.refuse(_WHAT, "value", value, "a number or string, or a dict of them by component")
-        self.to, self.value, self.mask = to, value, arguments.flag(_WHAT, "mask", mask)
+                arguments.refuse(_CALLER, "value", value, "a number or string, or a dict of them by component")
+        self.to, self.value, self.mask = to, value, arguments.flag(_CALLER, "mask", mask)
 
     # For messages.
     method, result = "pad()", "padded"
@@ -63,7 +63,7 @@ class Padding:
         for argument in (self.to, self.value):
             unknown = [key for key in argument if key not in paths] if isinstance(argument, Mapping) else []
             if unknown:
-                raise ValueError(f"{_WHAT} names unknown component {unknown[0]!r}, expected one of {paths}.")
+                raise ValueError(f"{_CALLER} names unknown component {unknown[0]!r}, expected one of {paths}.")
         components = [self._component(path, spec) for path, spec in zip(paths, flatten(specs))]
         for component, (path, value) in zip(components, flatten_up_to(specs, first, where)):
             if any(component.varies):
@@ -83,7 +83,7 @@ class Padding:
             varies = tuple(not isinstance(self.to, Mapping) or path in self.to for _ in dims)
         if len(sizes) != len(dims):
             raise ValueError(
-                f"{_WHAT} got to={shown(self.to)}, but {component_name(path)} of a record is "
+                f"{_CALLER} got to={shown(self.to)}, but {component_name(path)} of a record is "
                 f"{describe(spec.dtype, dims)}. Give one size for each dimension."
             )
         return _Component(path, spec, varies, tuple(sizes), self._value_for(path, spec))
@@ -93,16 +93,16 @@ class Padding:
         if spec.dtype.hasobject:
             return value.encode() if isinstance(value, str) else value if isinstance(value, bytes) else b""
         if isinstance(value, (str, bytes)):
-            raise ValueError(f"{_WHAT} got value={shown(value)}, but {component_name(path)} is {spec.dtype.name}.")
-        return as_array(value, spec.dtype, f"{_WHAT} got value={shown(value)}: {component_name(path)}")
+            raise ValueError(f"{_CALLER} got value={shown(value)}, but {component_name(path)} is {spec.dtype.name}.")
+        return as_array(value, spec.dtype, f"{_CALLER} got value={shown(value)}: {component_name(path)}")
 
 
 def _check_size(to: Any, size: Any) -> None:
     for dim in size if isinstance(size, tuple) else (size,):
         if dim is not None:
             if as_int(dim) is None:
-                arguments.refuse(_WHAT, "to", to, _TO)
-            arguments.whole(_WHAT, "to", dim, 0, INT32_MAX)
+                arguments.refuse(_CALLER, "to", to, _TO)
+            arguments.whole(_CALLER, "to", dim, 0, INT32_MAX)
 
 
 class PaddingPlan:

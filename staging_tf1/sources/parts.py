@@ -65,46 +65,46 @@ def _shortened(text: str) -> str:
     return f"{text[:_LONGEST]}... {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
-def listed_parts(what: str, sources: Any) -> list[RecordSource]:
+def listed_parts(caller: str, sources: Any) -> list[RecordSource]:
     """Check a list of sources."""
     if isinstance(sources, Source):  # an iterable of batches
-        arguments.refuse(what, "sources", sources, _SOURCES)
-    parts = arguments.listed(what, "sources", sources, _SOURCES)
+        arguments.refuse(caller, "sources", sources, _SOURCES)
+    parts = arguments.listed(caller, "sources", sources, _SOURCES)
     if not parts:
-        arguments.refuse(what, "sources", sources, _SOURCES, ValueError)
+        arguments.refuse(caller, "sources", sources, _SOURCES, ValueError)
     for number, source in enumerate(parts):
-        check_part(what, f"source {number}", source)
+        check_part(caller, f"source {number}", source)
     return parts
 
 
-def check_part(what: str, name: str, source: Any) -> None:
+def check_part(caller: str, name: str, source: Any) -> None:
     """Raise if a source cannot be part of another one."""
     if not isinstance(source, RecordSource):
         raise TypeError(
-            f"{what} got {arguments.shown(source)} as {name}, expected a source with numbered records, such as "
+            f"{caller} got {arguments.shown(source)} as {name}, expected a source with numbered records, such as "
             f"ArraySource, TFRecordSource or MapSource. Batches cannot be divided into records again."
         )
     problem = source._no_part()
     if problem:
-        raise ValueError(f"{what} got {source!r} as {name}, {problem}")
+        raise ValueError(f"{caller} got {source!r} as {name}, {problem}")
     if source._depth >= _DEEPEST:
         raise ValueError(
-            f"{what} got {source!r} as {name}, which combines sources of sources, {source._depth} deep, expected at "
+            f"{caller} got {source!r} as {name}, which combines sources of sources, {source._depth} deep, expected at "
             f"most {_DEEPEST - 1}. Pass all sources to one call."
         )
 
 
-def check_plain(what: str, part: RecordSource, kind: str, result: str) -> None:
+def check_plain(caller: str, part: RecordSource, kind: str, result: str) -> None:
     """Raise ValueError if the graph parses a part, or if a transform would get other batches than those of the part."""
-    check_parsed(what, part)
+    check_parsed(caller, part)
     if part._batching.options.transform is not None:
         raise ValueError(
-            f"{what} got {part!r} with a transform, which would not get the {kind} batch. Pass it to the result: "
+            f"{caller} got {part!r} with a transform, which would not get the {kind} batch. Pass it to the result: "
             f"{result}.with_options(transform=...)."
         )
 
 
-def agreed_options(what: str, parts: Sequence[RecordSource], **given: Any) -> Options:
+def agreed_options(caller: str, parts: Sequence[RecordSource], **given: Any) -> Options:
     """Return the options that all sources share. `given` replaces some of them.
 
     Raises ValueError if they differ: one source's options would be ignored silently.
@@ -117,7 +117,7 @@ def agreed_options(what: str, parts: Sequence[RecordSource], **given: Any) -> Op
         differing = [value for value in values if value is not values[0] and value != values[0]]
         if differing:
             raise ValueError(
-                f"{what} got sources with {option}={arguments.shown(values[0])} and "
+                f"{caller} got sources with {option}={arguments.shown(values[0])} and "
                 f"{option}={arguments.shown(differing[0])}, expected one for all. Give them the same, for example with "
                 f"source.with_options({option}=...), and change the result."
             )
@@ -125,33 +125,34 @@ def agreed_options(what: str, parts: Sequence[RecordSource], **given: Any) -> Op
     return dataclasses.replace(agreed[0], seed=seeds[0] if seeds else None)
 
 
-def check_same_specs(what: str, parts: Sequence[RecordSource], *, shapes: bool) -> None:
+def check_same_specs(caller: str, parts: Sequence[RecordSource], *, shapes: bool) -> None:
     """Raise SpecError if the components of the sources differ, in dtype or rank, or (`shapes`) in shape."""
     # Computed once per part: the spec of a combination is made from those of all its parts.
     specs = [flatten_with_paths(part.record_spec(None)) for part in parts]
     for number, leaves in enumerate(specs):
-        _check_arrays(what, number, leaves)
+        _check_arrays(caller, number, leaves)
     first = specs[0]
     for number, other in enumerate(specs[1:], start=1):
         if [path for path, _ in first] != [path for path, _ in other]:
             raise SpecError(
-                f"{what}: source {number} has the components {_names(other)}, but source 0 has {_names(first)}."
+                f"{caller}: source {number} has the components {_names(other)}, but source 0 has {_names(first)}."
             )
-        for (path, one), (_, two) in zip(first, other):
-            same_shape = one.shape == two.shape if shapes else len(one.shape) == len(two.shape)
-            if one.dtype != two.dtype or not same_shape:
+        for (path, wanted), (_, got) in zip(first, other):
+            same_shape = got.shape == wanted.shape if shapes else len(got.shape) == len(wanted.shape)
+            if got.dtype != wanted.dtype or not same_shape:
                 raise SpecError(
-                    f"{what}: {component_name(path)} of source {number} is {describe(two.dtype, two.shape)}, but "
-                    f"{describe(one.dtype, one.shape)} in source 0. Cast it, or pad the result: {what[:-1]}...).pad()."
+                    f"{caller}: {component_name(path)} of source {number} is {describe(got.dtype, got.shape)}, but "
+                    f"{describe(wanted.dtype, wanted.shape)} in source 0. Cast it, or pad the result: "
+                    f"{caller[:-1]}...).pad()."
                 )
 
 
-def _check_arrays(what: str, number: int, leaves: list[tuple[str, Any]]) -> None:
+def _check_arrays(caller: str, number: int, leaves: list[tuple[str, Any]]) -> None:
     for path, leaf in leaves:
         if is_composite_spec(leaf):
             raise SpecError(
-                f"{what}: {component_name(path)} of source {number} is {leaf}, expected an array, because rows of "
-                f"several sources are put into one batch. Collate the result: {what[:-1]}...).ragged()."
+                f"{caller}: {component_name(path)} of source {number} is {leaf}, expected an array, because rows of "
+                f"several sources are put into one batch. Collate the result: {caller[:-1]}...).ragged()."
             )
 
 

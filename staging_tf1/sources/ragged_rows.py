@@ -19,7 +19,7 @@ from staging_tf1.spec.ragged import RaggedSpec, RaggedValue
 
 __all__ = ["RaggedPlan", "RaggedRows"]
 
-_WHAT = "ragged()"
+_CALLER = "ragged()"
 # A numpy array has at most 32 dimensions, one of which is the batch.
 _MOST = 31
 _NAME = "Name the components that vary, and how many dimensions: ragged({'words': 1})."
@@ -29,13 +29,13 @@ class RaggedRows:
     """Puts records of different sizes into one batch as they are. See `RecordSource.ragged`."""
 
     # For messages.
-    method, result = _WHAT, "ragged"
+    method, result = _CALLER, "ragged"
 
     def __init__(self, rank: Any) -> None:
         for dims in rank.values() if isinstance(rank, Mapping) else (rank,):
             if as_int(dims) is None:
-                arguments.refuse(_WHAT, "rank", rank, "how many dimensions vary, or a dict of this by component")
-            arguments.whole(_WHAT, "rank", dims, 1, _MOST)
+                arguments.refuse(_CALLER, "rank", rank, "how many dimensions vary, or a dict of this by component")
+            arguments.whole(_CALLER, "rank", dims, 1, _MOST)
         self.rank = rank
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class RaggedRows:
         paths = [path for path, _ in named]
         unknown = [key for key in self.rank if key not in paths] if isinstance(self.rank, Mapping) else []
         if unknown:
-            raise ValueError(f"{_WHAT} names unknown component {unknown[0]!r}, expected one of {paths}.")
+            raise ValueError(f"{_CALLER} names unknown component {unknown[0]!r}, expected one of {paths}.")
         return RaggedPlan(like, [self._component(path, value, where) for path, value in named])
 
     def _component(self, path: str, value: Any, where: str) -> _Component:

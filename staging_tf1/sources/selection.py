@@ -152,24 +152,24 @@ def split_by_key(keys: np.ndarray[Any, Any], fraction: float, seed: int, text: s
     return first, second
 
 
-def selected(what: str, records: Any, total: int) -> Selection:
+def selected(caller: str, records: Any, total: int) -> Selection:
     """Select the records of a mask, or those with the given numbers, in this order. Checks them."""
     expected = f"a mask of {total} booleans, or record numbers from 0 to {total - 1}"
-    array = _array(what, "records", records, expected)
+    array = _array(caller, "records", records, expected)
     if array.ndim == 1 and array.dtype.kind == "b" and len(array) == total:
         array = np.flatnonzero(array)
     elif array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        arguments.refuse(what, "records", records, expected)
+        arguments.refuse(caller, "records", records, expected)
     elif len(array) == total > 2 and not (array >> 1).any():
         raise ValueError(
-            f"{what} got {total} numbers for {total} records, all of them 0 or 1, which looks like a mask. A mask has "
-            f"booleans: np.asarray(mask, bool)."
+            f"{caller} got {total} numbers for {total} records, all of them 0 or 1, which looks like a mask. A mask "
+            f"has booleans: np.asarray(mask, bool)."
         )
     if not array.size:
-        raise ValueError(f"{what} selects none of {total} records, expected at least one.")
+        raise ValueError(f"{caller} selects none of {total} records, expected at least one.")
     outside = np.flatnonzero((array < 0) | (array >= total))
     if outside.size:
-        raise ValueError(f"{what} got the record number {array[outside[0]]}, expected numbers from 0 to {total - 1}.")
+        raise ValueError(f"{caller} got the record number {array[outside[0]]}, expected numbers from 0 to {total - 1}.")
     array = array.astype(np.int64)
     return _listed(array, f"select({len(array)}, {digest(array)})")
 
@@ -184,51 +184,51 @@ def _listed(records: np.ndarray[Any, Any], text: str) -> Selection:
     return Selection(len(records), numbers, text)
 
 
-def _array(what: str, name: str, values: Any, expected: str) -> np.ndarray[Any, Any]:
+def _array(caller: str, name: str, values: Any, expected: str) -> np.ndarray[Any, Any]:
     try:
         array = np.asarray(values)
     except ValueError:  # rows of different lengths
-        arguments.refuse(what, name, values, expected)
+        arguments.refuse(caller, name, values, expected)
     # numpy would drop the mask.
     if isinstance(values, np.ma.MaskedArray):
-        arguments.refuse(what, name, values, f"{expected}, without a mask of missing values")
+        arguments.refuse(caller, name, values, f"{expected}, without a mask of missing values")
     return array
 
 
-def one_per_record(what: str, name: str, values: Any, count: int, expected: str, kinds: str) -> np.ndarray[Any, Any]:
+def one_per_record(caller: str, name: str, values: Any, count: int, expected: str, kinds: str) -> np.ndarray[Any, Any]:
     """Check the argument `name`, which has a value of one of the dtype `kinds` for each of `count` records."""
-    array = _array(what, name, values, expected)
+    array = _array(caller, name, values, expected)
     if array.ndim != 1 or array.dtype.kind not in kinds:
-        arguments.refuse(what, name, values, expected)
+        arguments.refuse(caller, name, values, expected)
     if len(array) != count:
         plural = name if name.endswith("s") else f"{name}s"
-        raise ValueError(f"{what} got {len(array)} {plural}, expected {expected}.")
+        raise ValueError(f"{caller} got {len(array)} {plural}, expected {expected}.")
     return array
 
 
-def hashed_keys(what: str, keys: Any, count: int) -> np.ndarray[Any, Any]:
+def hashed_keys(caller: str, keys: Any, count: int) -> np.ndarray[Any, Any]:
     """Check the keys of `count` records, and return a 64-bit hash of each."""
     expected = f"one integer or string for each of the {count} records"
-    array = one_per_record(what, "key", keys, count, expected, "iuOSUT")
+    array = one_per_record(caller, "key", keys, count, expected, "iuOSUT")
     if array.dtype.kind in "iu":
         return array.astype(np.uint64)
     hashes: dict[Any, int] = {}
     for key in set(array.tolist()):
-        arguments.instance(what, "key", key, (str, bytes), expected)
+        arguments.instance(caller, "key", key, (str, bytes), expected)
         data = key.encode() if isinstance(key, str) else key
         hashes[key] = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
     return np.fromiter((hashes[key] for key in array.tolist()), np.uint64, count)
 
 
-def label_codes(what: str, name: str, labels: Any, count: int) -> np.ndarray[Any, Any]:
+def label_codes(caller: str, name: str, labels: Any, count: int) -> np.ndarray[Any, Any]:
     """Check the labels of `count` records, and return a number from 0 for each, the same for equal labels."""
     expected = f"one integer or string for each of the {count} records"
-    array = one_per_record(what, name, labels, count, expected, "biuOSUT")
+    array = one_per_record(caller, name, labels, count, expected, "biuOSUT")
     if array.dtype.kind in "OT":  # as pandas has strings
         listed: list[Any] = array.tolist()
         for label in listed:
             if not isinstance(label, (str, bytes, int, np.integer)):
-                arguments.refuse(what, name, label, expected)
+                arguments.refuse(caller, name, label, expected)
         numbers: dict[Any, int] = {}
         return np.fromiter((numbers.setdefault(label, len(numbers)) for label in listed), np.int64, count)
     codes: np.ndarray[Any, Any] = np.unique(array, return_inverse=True)[1]

@@ -93,8 +93,8 @@ class SequenceSource(RecordSource):
     def _find_spec(self) -> Any:
         return with_batch_dim(super()._find_spec(), None)
 
-    def _arranged(self, what: str, **changes: Any) -> Any:
-        raise ValueError(f"{what} got {self!r}, whose elements are batches, expected a source with numbered records.")
+    def _arranged(self, caller: str, **changes: Any) -> Any:
+        raise ValueError(f"{caller} got {self!r}, whose elements are batches, expected a source with numbered records.")
 
     def _with_options(self, changes: dict[str, Any]) -> Any:
         for name in ("batch_size", "drop_remainder", "across_epochs"):

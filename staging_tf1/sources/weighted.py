@@ -23,24 +23,24 @@ __all__ = ["Sampling", "balancing", "sampling"]
 _BITS = 53
 
 
-def sampling(what: str, weights: Any, count: int, num_records: int | None) -> Sampling:
+def sampling(caller: str, weights: Any, count: int, num_records: int | None) -> Sampling:
     """Draw from `count` records by weights, `num_records` of them in an epoch. Checks the arguments."""
     expected = f"a number from 0 for each of the {count} records"
-    array = one_per_record(what, "weights", weights, count, expected, "iuf").astype(np.float64)
+    array = one_per_record(caller, "weights", weights, count, expected, "iuf").astype(np.float64)
     if not (np.isfinite(array).all() and (array >= 0).all() and array.any()):
-        arguments.refuse(what, "weights", weights, f"{expected}, at least one of them positive", ValueError)
+        arguments.refuse(caller, "weights", weights, f"{expected}, at least one of them positive", ValueError)
     if num_records is None:
         num_records = count
-    num_records = arguments.whole(what, "num_records", num_records, 1, arguments.INT64_MAX, "records of an epoch")
+    num_records = arguments.whole(caller, "num_records", num_records, 1, arguments.INT64_MAX, "records of an epoch")
     # Divided before they are added, because the sum of large ones may be infinite.
     bounds = np.cumsum(array / array.max())
     bounds = np.floor(bounds / bounds[-1] * 2.0**_BITS).astype(np.int64)
     return Sampling(bounds, num_records, f"weighted({digest(array)}, num_records={num_records})")
 
 
-def balancing(what: str, labels: Any, count: int) -> np.ndarray[Any, Any]:
+def balancing(caller: str, labels: Any, count: int) -> np.ndarray[Any, Any]:
     """Return weights for `count` records with which each label is equally likely. Checks the argument."""
-    codes = label_codes(what, "labels", labels, count)
+    codes = label_codes(caller, "labels", labels, count)
     weights: np.ndarray[Any, Any] = 1 / np.bincount(codes)[codes]
     return weights
 
@@ -56,7 +56,7 @@ class Sampling:
 
     is_random: ClassVar[bool] = True
     maker: ClassVar[str] = "weighted()"
-    too_late: ClassVar[str] = "which draws from all records. Call {what} before it."
+    too_late: ClassVar[str] = "which draws from all records. Call {caller} before it."
     no_part: ClassVar[str] = "whose records are drawn by weighted() or balanced(). Call it on the result."
 
     def order(self, chosen: Chosen, seed: int | None, shuffle: bool, shard: tuple[int, int]) -> Order:

@@ -16,7 +16,7 @@ from staging_tf1.spec import flatten, flatten_with_paths, is_structure, map_stru
 
 __all__ = ["Zipped", "zip_records"]
 
-_WHAT = "zip_records()"
+_CALLER = "zip_records()"
 
 
 @only_known
@@ -38,17 +38,17 @@ def zip_records(sources: Any) -> RecordSource:
     {'image': array([20]), 'label': array([2])}
     """
     if not is_structure(sources) or not flatten(sources):
-        arguments.refuse(_WHAT, "sources", sources, "a dict, tuple or nest of sources with numbered records")
+        arguments.refuse(_CALLER, "sources", sources, "a dict, tuple or nest of sources with numbered records")
     named = flatten_with_paths(sources)
     for path, part in named:
-        check_part(_WHAT, f"source {path!r}", part)
-        check_plain(_WHAT, part, "zipped", "zip_records(...)")
+        check_part(_CALLER, f"source {path!r}", part)
+        check_plain(_CALLER, part, "zipped", "zip_records(...)")
     sizes = {path: part.num_records for path, part in named}
     if len(set(sizes.values())) > 1:
         listed = ", ".join(f"{path!r} has {size}" for path, size in sizes.items())
         least = min(sizes.values())
-        raise SpecError(f"{_WHAT} got sources of different lengths: {listed}. Cut them: source.take({least}).")
-    return Zipped(sources, agreed_options(_WHAT, flatten(sources)))
+        raise SpecError(f"{_CALLER} got sources of different lengths: {listed}. Cut them: source.take({least}).")
+    return Zipped(sources, agreed_options(_CALLER, flatten(sources)))
 
 
 class Zipped(Combination):
@@ -76,4 +76,4 @@ class Zipped(Combination):
 
     def _recipe(self) -> str:
         parts = ", ".join(f"{path}={part._recipe()}" for path, part in flatten_with_paths(self._sources))
-        return self._batching.chosen.text(f"{_WHAT[:-1]}{parts})")
+        return self._batching.chosen.text(f"{_CALLER[:-1]}{parts})")

@@ -61,12 +61,12 @@ class RaggedValue:
         >>> RaggedValue.from_rows([[[1, 2], [3]], []], ragged_rank=2).nested_row_splits
         (array([0, 2, 2]), array([0, 2, 3]))
         """
-        what = "RaggedValue.from_rows()"
+        caller = "RaggedValue.from_rows()"
         is_listed = hasattr(rows, "__len__") and hasattr(rows, "__iter__") and getattr(rows, "ndim", 1) != 0
         if isinstance(rows, (str, bytes)) or not is_listed:
-            refuse(what, "rows", rows, "a list with an array or list for each row")
-        ragged_rank = whole(what, "ragged_rank", ragged_rank, 1, _MOST_RANKS)
-        return ragged_of_rows(rows, ragged_rank, None if dtype is None else _checked_dtype(what, dtype), what)
+            refuse(caller, "rows", rows, "a list with an array or list for each row")
+        ragged_rank = whole(caller, "ragged_rank", ragged_rank, 1, _MOST_RANKS)
+        return ragged_of_rows(rows, ragged_rank, None if dtype is None else _checked_dtype(caller, dtype), caller)
 
     def __len__(self) -> int:
         return len(self.nested_row_splits[0]) - 1
@@ -231,11 +231,11 @@ def _open_rows(rows: Any, ragged_rank: int, where: str) -> tuple[list[np.ndarray
     return nested, list(rows)
 
 
-def _checked_dtype(what: str, dtype: Any) -> np.dtype[Any]:
+def _checked_dtype(caller: str, dtype: Any) -> np.dtype[Any]:
     try:
         return as_numpy_dtype(dtype)
     except Exception:
-        refuse(what, "dtype", dtype, "a dtype, such as np.int64")
+        refuse(caller, "dtype", dtype, "a dtype, such as np.int64")
 
 
 def _part(values: Any, begin: int, end: int) -> Any:

@@ -43,11 +43,11 @@ class Elements:
     Raises SpecError if a component is no dense tensor, or the dataset depends on values of a session.
     """
 
-    def __init__(self, dataset: Any, what: str) -> None:
-        self._dataset, self._what = dataset, what
-        self.spec = _spec_of(dataset, what)
+    def __init__(self, dataset: Any, caller: str) -> None:
+        self._dataset = dataset
+        self.spec = _spec_of(dataset, caller)
         variant = tf.data.experimental.to_variant(dataset)
-        self._copy = None if hasattr(variant, "numpy") else _Copy(variant, dataset.element_spec, what)
+        self._copy = None if hasattr(variant, "numpy") else _Copy(variant, dataset.element_spec, caller)
         count = self._cardinality()
         self.count = count if count >= 0 else None
         self.endless = count == tf.data.experimental.INFINITE_CARDINALITY
@@ -100,30 +100,30 @@ def _stacked(dataset: Any, size: int | None) -> Any:
     return dataset.prefetch(2) if size is None else dataset.batch(size).prefetch(2)
 
 
-def _spec_of(dataset: Any, what: str) -> Any:
+def _spec_of(dataset: Any, caller: str) -> Any:
     leaves = []
     element_spec = dataset.element_spec
     for path, leaf in flatten_with_paths(element_spec):
         if not isinstance(leaf, tf.TensorSpec):
             cure = "Make it dense in the pipeline, for example with to_tensor() or tf.sparse.to_dense()."
             kind = type(leaf).__name__.removesuffix("Spec")
-            raise SpecError(f"{what}: {component_name(path)} of the dataset is a {kind}, expected a tensor. {cure}")
+            raise SpecError(f"{caller}: {component_name(path)} of the dataset is a {kind}, expected a tensor. {cure}")
         leaves.append(ArraySpec(leaf.shape, leaf.dtype, path or None))
     if not leaves:
-        raise SpecError(f"{what} got a dataset without components, expected at least one tensor.")
+        raise SpecError(f"{caller} got a dataset without components, expected at least one tensor.")
     return pack(element_spec, leaves)
 
 
 class _Copy:
     """A dataset of a graph, copied to another graph."""
 
-    def __init__(self, variant: Any, element_spec: Any, what: str) -> None:
+    def __init__(self, variant: Any, element_spec: Any, caller: str) -> None:
         home = variant.graph
         nodes = _behind([variant.op])
         initializers = home.get_collection(tf.GraphKeys.TABLE_INITIALIZERS)
         tables = [op for op in initializers if op.inputs and op.inputs[0].op in nodes]
         nodes |= _behind(tables)
-        _refuse_sessions_values(nodes, what)
+        _refuse_sessions_values(nodes, caller)
         wanted = {op.name for op in nodes}
         definition = home.as_graph_def()
         kept = [node for node in definition.node if node.name in wanted]
@@ -174,11 +174,11 @@ def _behind(ops: Sequence[Any]) -> set[Any]:
     return reached
 
 
-def _refuse_sessions_values(nodes: set[Any], what: str) -> None:
+def _refuse_sessions_values(nodes: set[Any], caller: str) -> None:
     for op in sorted(nodes, key=lambda op: op.name):
         if op.type in _OF_A_SESSION:
             kind = _OF_A_SESSION[op.type]
             raise SpecError(
-                f"{what} got a dataset that reads the {kind} '{op.name}', whose value belongs to a session. Build the "
-                f"dataset from the value itself, such as a numpy array."
+                f"{caller} got a dataset that reads the {kind} '{op.name}', whose value belongs to a session. Build "
+                f"the dataset from the value itself, such as a numpy array."
             )

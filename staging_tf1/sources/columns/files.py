@@ -38,9 +38,9 @@ _MOST_AT_ONCE = 1 << 20
 _READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)
 
 
-def cannot_read(what: str, error: OSError) -> RecordFileError:
-    """Return the error of a cache that the system does not let this process read. `what` names the file or folder."""
-    return RecordFileError(f"cannot read {what}: {error.strerror}. {cure_of(error, _CURE)}")
+def cannot_read(described: str, error: OSError) -> RecordFileError:
+    """Return the error of a cache that this process may not read. `described` names the file or folder."""
+    return RecordFileError(f"cannot read {described}: {error.strerror}. {cure_of(error, _CURE)}")
 
 
 def open_regular(path: str) -> IO[bytes]:

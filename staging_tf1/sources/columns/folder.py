@@ -304,13 +304,13 @@ def writing(owner: str, path: str) -> Iterator[None]:
     except RecordFileError:
         raise
     except OSError as error:
-        what = f"{error.strerror or error}{_free(path) if error.errno in _NO_SPACE else ''}."
+        problem = f"{error.strerror or error}{_free(path) if error.errno in _NO_SPACE else ''}."
         cure = cure_of_writing(error)
         blocked = _file_above(path)
         if blocked is not None:
-            what, cure = f"its parent {blocked!r} is a file, not a folder.", "Choose another path."
+            problem, cure = f"its parent {blocked!r} is a file, not a folder.", "Choose another path."
         refused = RecordFileError(
-            f"{owner} cannot write the cache {path!r}: {' '.join(filter(None, [what, cure]))} What was at that path "
+            f"{owner} cannot write the cache {path!r}: {' '.join(filter(None, [problem, cure]))} What was at that path "
             f"before is unchanged."
         )
         refused.errno = error.errno

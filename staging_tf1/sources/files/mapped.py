@@ -34,12 +34,12 @@ class MappedFile:
     """The file that an array is mapped from.
 
     Args:
-      what: the source, for messages.
+      owner: the source, for messages.
       mapped: the array.
     """
 
-    def __init__(self, what: str, mapped: np.memmap[Any, Any]) -> None:
-        self._what, self._path = what, os.path.abspath(str(mapped.filename))
+    def __init__(self, owner: str, mapped: np.memmap[Any, Any]) -> None:
+        self._owner, self._path = owner, os.path.abspath(str(mapped.filename))
         self._nbytes = mapped.offset + mapped.nbytes
         self._identity = identity_of(self._path)
 
@@ -48,7 +48,7 @@ class MappedFile:
         vars(self).update(state)
         if identity_of(self._path) != self._identity:
             raise RecordFileError(
-                f"{self._what}: the file '{self._path}' was replaced or removed after it was mapped, and a worker "
+                f"{self._owner}: the file '{self._path}' was replaced or removed after it was mapped, and a worker "
                 f"process would read another one. Start the program again, and write new data to a new path."
             )
 
@@ -61,6 +61,6 @@ class MappedFile:
             return
         if (status.st_dev, status.st_ino) == self._identity and status.st_size < self._nbytes:
             raise RecordFileError(
-                f"{self._what}: the file '{self._path}' was cut to {status.st_size} bytes after {self._nbytes} were "
+                f"{self._owner}: the file '{self._path}' was cut to {status.st_size} bytes after {self._nbytes} were "
                 f"mapped. Write it again, and start the program again."
             )
