@@ -15,16 +15,16 @@ _Item = TypeVar("_Item")
 SILENT_SECS = 2.0
 
 
-def progress_bar(what: str, total: int | None, unit: str, delay_secs: float = 0.0) -> Any:
+def progress_bar(label: str, total: int | None, unit: str, delay_secs: float = 0.0) -> Any:
     """Return a bar that disappears when it is closed, as a context manager with `update(amount)`.
 
     Args:
-      what: the text before the bar, such as the name of a file.
+      label: the text before the bar, such as the name of a file.
       total: the amount of work; None if unknown.
       unit: of the amount, such as "B" or " records".
       delay_secs: seconds before it appears.
     """
-    return tqdm_bar(is_terminal(), desc=what, total=total, unit=unit, unit_scale=True, leave=False, delay=delay_secs)
+    return tqdm_bar(is_terminal(), desc=label, total=total, unit=unit, unit_scale=True, leave=False, delay=delay_secs)
 
 
 def is_terminal() -> bool:
@@ -64,9 +64,9 @@ def _bar_class() -> Any:
     return Bar
 
 
-def with_progress(items: Iterable[_Item], total: int, what: str) -> Iterator[_Item]:
+def with_progress(items: Iterable[_Item], total: int, label: str) -> Iterator[_Item]:
     """Yield the items of a loop over files, with a bar if that takes longer than `SILENT_SECS`."""
-    with progress_bar(what, total, " files", SILENT_SECS) as bar:
+    with progress_bar(label, total, " files", SILENT_SECS) as bar:
         for item in items:
             yield item
             bar.update()

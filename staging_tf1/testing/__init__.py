@@ -55,9 +55,9 @@ def assert_resumes_everywhere(source: AnySource | Callable[[], AnySource], *, ma
     Raises:
       AssertionError: a restarted source delivers other batches, or `num_batches` is wrong.
     """
-    what = "assert_resumes_everywhere()"
-    make = _maker(what, source)
-    max_batches = whole(what, "max_batches", max_batches, 1, _MOST_BATCHES)
+    caller = "assert_resumes_everywhere()"
+    make = _maker(caller, source)
+    max_batches = whole(caller, "max_batches", max_batches, 1, _MOST_BATCHES)
     reference = list(islice(_batches(make(), 0), max_batches))
     if not reference:
         raise AssertionError(f"{make()!r} delivers no batches, so there is nothing to resume.")
@@ -92,10 +92,10 @@ def assert_deterministic(source: Source | Callable[[], Source], *, threads: int 
     Raises:
       AssertionError: a batch differs between two reads, or does not match the spec.
     """
-    what = "assert_deterministic()"
-    threads = whole(what, "threads", threads, 1, MOST_THREADS)
-    tested = _with_random_access(what, source)
-    reference = [copied(fitting(tested, number)) for number in range(_count(what, tested, max_batches))]
+    caller = "assert_deterministic()"
+    threads = whole(caller, "threads", threads, 1, MOST_THREADS)
+    tested = _with_random_access(caller, source)
+    reference = [copied(fitting(tested, number)) for number in range(_count(caller, tested, max_batches))]
     assert_independent(tested, reference)
     read_in_threads(tested, reference, threads)
 
@@ -122,13 +122,13 @@ def assert_works_in_processes(
       AssertionError: the source cannot be pickled (the message names the attribute), raises in a worker, delivers other
         batches there, or imports TensorFlow.
     """
-    what = "assert_works_in_processes()"
-    processes = whole(what, "processes", processes, 1, MOST_THREADS)
-    allow_tensorflow = flag(what, "allow_tensorflow", allow_tensorflow)
-    tested = _with_random_access(what, source)
-    count = _count(what, tested, max_batches)
+    caller = "assert_works_in_processes()"
+    processes = whole(caller, "processes", processes, 1, MOST_THREADS)
+    allow_tensorflow = flag(caller, "allow_tensorflow", allow_tensorflow)
+    tested = _with_random_access(caller, source)
+    count = _count(caller, tested, max_batches)
     if not hasattr(os, "memfd_create"):
-        raise ValueError(f"{what} needs Linux, as num_processes does.")
+        raise ValueError(f"{caller} needs Linux, as num_processes does.")
     try:
         check_picklable(f"staged({type(tested).__name__})", tested)
     except TypeError as error:
@@ -157,9 +157,9 @@ def assert_shards_partition(source: Source | Callable[[], Source], n: int) -> No
       AssertionError: records are missing or repeated, or the sizes of the shards differ by more than one.
       ValueError: the epochs of the source never end, or the source skips records (`drop_remainder`).
     """
-    what = "assert_shards_partition()"
-    n = whole(what, "n", n, 1, INT64_MAX, "shards")
-    undivided = cast(Source, _maker(what, source)())
+    caller = "assert_shards_partition()"
+    n = whole(caller, "n", n, 1, INT64_MAX, "shards")
+    undivided = cast(Source, _maker(caller, source)())
     expected = Counter(epoch_records(undivided))
     total = sum(expected.values())
     if total != undivided.num_records:
@@ -180,30 +180,30 @@ def assert_shards_partition(source: Source | Callable[[], Source], n: int) -> No
         )
 
 
-def _maker(what: str, source: Any) -> Callable[[], Any]:
+def _maker(caller: str, source: Any) -> Callable[[], Any]:
     if isinstance(source, (Source, StreamSource)):
         return lambda: source
     expected = "a source or a function that creates one"
-    function(what, "source", source, expected)
+    function(caller, "source", source, expected)
 
     def make() -> Any:
         created = source()
         if not isinstance(created, (Source, StreamSource)):
-            raise TypeError(f"{what} got a function as source that returns {shown(created)}, expected {expected}.")
+            raise TypeError(f"{caller} got a function as source that returns {shown(created)}, expected {expected}.")
         return created
 
     return make
 
 
-def _with_random_access(what: str, source: Any) -> Source:
-    created = _maker(what, source)()
+def _with_random_access(caller: str, source: Any) -> Source:
+    created = _maker(caller, source)()
     if not isinstance(created, Source):
         raise TypeError(f"{created!r} does not support random access. Use assert_resumes_everywhere.")
     return created
 
 
-def _count(what: str, source: Source, max_batches: Any) -> int:
-    most = whole(what, "max_batches", max_batches, 1, _MOST_BATCHES)
+def _count(caller: str, source: Source, max_batches: Any) -> int:
+    most = whole(caller, "max_batches", max_batches, 1, _MOST_BATCHES)
     return most if source.num_batches is None else min(most, source.num_batches)
 
 

@@ -30,16 +30,16 @@ def _arrays_in(leaf: Any) -> list[Any]:
     return arrays_of(as_composite(leaf) if is_composite(leaf) else leaf)
 
 
-def assert_same(expected: list[Any], got: list[Any], what: str) -> None:
+def assert_same(expected: list[Any], got: list[Any], label: str) -> None:
     """Raise AssertionError if two batches that `copied` returned differ: components, dtypes, shapes or values."""
     paths, got_paths = [path for path, _ in expected], [path for path, _ in got]
     if paths != got_paths:
-        raise AssertionError(f"{what} has the components {got_paths}, expected {paths} as in the first read.")
+        raise AssertionError(f"{label} has the components {got_paths}, expected {paths} as in the first read.")
     for (path, first), (_, second) in zip(expected, got):
         component = f" component {path!r}" if path else ""
         if (first.dtype, first.shape) != (second.dtype, second.shape):
             raise AssertionError(
-                f"{what}:{component} is {describe(second.dtype, second.shape)}, expected "
+                f"{label}:{component} is {describe(second.dtype, second.shape)}, expected "
                 f"{describe(first.dtype, first.shape)} as in the first read."
             )
         differs = np.asarray(first != second)
@@ -48,7 +48,7 @@ def assert_same(expected: list[Any], got: list[Any], what: str) -> None:
         if differs.any():
             index = tuple(int(axis[0]) for axis in np.nonzero(differs))
             raise AssertionError(
-                f"{what}:{component} differs in {int(differs.sum())} of {differs.size} values, first at "
+                f"{label}:{component} differs in {int(differs.sum())} of {differs.size} values, first at "
                 f"{list(index)}: got {second[index]!r}, expected {first[index]!r} as in the first read."
             )
 
@@ -78,8 +78,8 @@ def assert_independent(source: Source, reference: list[Any]) -> None:
         return
     held = [source.batch(number) for number in range(len(reference))]
     for number, batch in enumerate(held):
-        what = f"{source!r}: batch {number}, kept while others were read (does the source reuse its arrays?)"
-        assert_same(reference[number], copied(batch), what)
+        label = f"{source!r}: batch {number}, kept while others were read (does the source reuse its arrays?)"
+        assert_same(reference[number], copied(batch), label)
 
 
 def read_in_threads(source: Source, reference: list[Any], threads: int) -> None:
@@ -90,8 +90,8 @@ def read_in_threads(source: Source, reference: list[Any], threads: int) -> None:
         order = np.random.default_rng(thread).permutation(len(reference))
         barrier.wait()
         for number in order.tolist():
-            what = f"{source!r}: batch {number}, read by {threads} threads at the same time"
-            assert_same(reference[number], copied(source.batch(number)), what)
+            label = f"{source!r}: batch {number}, read by {threads} threads at the same time"
+            assert_same(reference[number], copied(source.batch(number)), label)
 
     _in_threads(threads, read)
 
@@ -108,8 +108,8 @@ def read_in_processes(source: Source, reference: list[Any], trial: Trial, proces
                     f"{source!r}: batch {number} raised in a worker process, but not here: {type(error).__name__}: "
                     f"{error}"
                 ) from error
-            what = f"{source!r}: batch {number}, made by a worker process (does it depend on a state of this process?)"
-            assert_same(reference[number], copied(batch), what)
+            label = f"{source!r}: batch {number}, made by a worker process (does it depend on a state of this process?)"
+            assert_same(reference[number], copied(batch), label)
 
     _in_threads(processes, read)
 

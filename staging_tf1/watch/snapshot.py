@@ -206,12 +206,12 @@ class _Looks:
     def __init__(self) -> None:
         self.failed: list[str] = []
 
-    def at(self, what: str, otherwise: Any, look: Callable[..., Any], *args: Any) -> Any:
+    def at(self, subject: str, otherwise: Any, look: Callable[..., Any], *args: Any) -> Any:
         """Return `look(*args)`; or `otherwise`, and note why."""
         try:
             return look(*args)
         except Exception as error:
-            self.failed.append(f"{what}: {first_line_of(error)}")
+            self.failed.append(f"{subject}: {first_line_of(error)}")
             return otherwise
 
 

@@ -193,8 +193,8 @@ def _lines(snapshot: Snapshot, diagnosis: Diagnosis) -> Iterator[str]:
             yield f"    last exception: {store.error}"
     for task in snapshot.tasks:
         yield f"  {_task(task)}"
-    for what in snapshot.unseen:
-        yield f"  could not look at {what}"
+    for subject in snapshot.unseen:
+        yield f"  could not look at {subject}"
     if snapshot.uninitialized:
         yield f"  uninitialized variables: {', '.join(snapshot.uninitialized)}"
 

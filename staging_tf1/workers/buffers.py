@@ -70,11 +70,11 @@ class Buffers:
     Args:
       limit: the most bytes of all buffers together, which the earliest batch may exceed; 0 is no limit.
       expected: the bytes of a batch; None if unknown.
-      what: the pool, for messages.
+      pool: the pool, for messages.
     """
 
-    def __init__(self, limit: int, expected: int | None, what: str) -> None:
-        self._limit, self._what = limit, what
+    def __init__(self, limit: int, expected: int | None, pool: str) -> None:
+        self._limit, self._pool = limit, pool
         self._credit = Credit(limit) if limit else None
         unknown = min(_FIRST_BYTES, limit // 16) if limit else _FIRST_BYTES
         self._wanted = self._fitted(unknown if expected is None else expected + _PAGE)
@@ -128,7 +128,7 @@ class Buffers:
         """
         if self._limit and least > self._limit:
             raise SourceError(
-                f"{self._what}: batch {batch} needs {least:,} bytes of shared memory, but memory_limit is "
+                f"{self._pool}: batch {batch} needs {least:,} bytes of shared memory, but memory_limit is "
                 f"{self._limit:,}. Raise memory_limit, or make smaller batches."
             )
         with self._lock:

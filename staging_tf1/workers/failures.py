@@ -26,13 +26,13 @@ class CannotStart(SourceError):
     """No worker can load the source, so there will be no batch."""
 
 
-def cannot_start(owner: str, error: Exception, what: str = "start worker processes") -> CannotStart:
+def cannot_start(owner: str, error: Exception, action: str = "start worker processes") -> CannotStart:
     """Return the error of a pool without workers, or without memory for batches, after `error` was raised."""
     if isinstance(error, OSError):
         cure = "Raise the limits of open files (ulimit -n), processes (ulimit -u) and memory, or lower num_processes."
     else:
         cure = "A source must not be changed to one that cannot be pickled after staged()."
-    return CannotStart(f"'{owner}': cannot {what}: {type(error).__name__}: {error}. {cure}")
+    return CannotStart(f"'{owner}': cannot {action}: {type(error).__name__}: {error}. {cure}")
 
 
 class WorkerTraceback(Exception):

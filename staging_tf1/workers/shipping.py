@@ -116,8 +116,8 @@ def unloaded(descriptor: int) -> list[Source]:
     return sources
 
 
-def check_picklable(what: str, source: Source) -> str | None:
-    """Raise TypeError, naming the attribute, if a source cannot be moved to another process. `what` is the caller.
+def check_picklable(caller: str, source: Source) -> str | None:
+    """Raise TypeError, naming the attribute, if a source cannot be moved to another process. `caller` is for messages.
 
     Returns a warning if the source has random generators, which would be the same in all processes; else None.
     """
@@ -126,17 +126,17 @@ def check_picklable(what: str, source: Source) -> str | None:
     except Exception as error:
         path, value = culprit_of(source, type(source).__name__, _can_be_pickled)
         raise TypeError(
-            f"{what} got num_processes= with a source that cannot be moved to another process: {path} is "
+            f"{caller} got num_processes= with a source that cannot be moved to another process: {path} is "
             f"{_named(value)} ({type(error).__name__}: {error}). Create it in the function that uses it, or use "
             f"num_threads= instead."
         ) from error
-    return _random_in(what, source) if has_random else None
+    return _random_in(caller, source) if has_random else None
 
 
-def _random_in(what: str, source: Source) -> str:
+def _random_in(caller: str, source: Source) -> str:
     path, value = culprit_of(source, type(source).__name__, _has_no_random)
     return (
-        f"{what} got num_processes= with a source that has a random generator: {path} is {_named(value)}. Each "
+        f"{caller} got num_processes= with a source that has a random generator: {path} is {_named(value)}. Each "
         f"process has a copy of it, so batches of several processes have the same random numbers. Use a transform with "
         f"two arguments, transform(batch, rng), or make the generator from the number of the batch."
     )
