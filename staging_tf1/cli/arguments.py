@@ -21,8 +21,8 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print `message` on stderr and exit with 2."""
-        what, _, unknown = message.partition("unrecognized arguments: --")
-        if not what and unknown:
+        before, _, unknown = message.partition("unrecognized arguments: --")
+        if not before and unknown:
             # Without the dashes, which make all short options alike.
             options = [option[2:] for option in self._option_string_actions if option.startswith("--")]
             hint = close_to(unknown.split()[0].partition("=")[0], options).replace("mean '", "mean '--")

@@ -161,12 +161,12 @@ def _remove(path: str, options: argparse.Namespace) -> int:
     if removed is None:
         print(f"removed the unfinished cache {path}")
         return 0
-    what = (
+    details = (
         f"{removed.num_records} records, {_size(removed.size)}"
         if isinstance(removed, Manifest)
         else f"version {removed}"
     )
-    print(f"removed {path} ({what})")
+    print(f"removed {path} ({details})")
     return 0
 
 

@@ -58,10 +58,10 @@ def parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("checkpoint", metavar="CHECKPOINT", help="a checkpoint, such as model.ckpt-100, or its folder for the last one")
     add("folder", metavar="FOLDER", help="where to write; may exist if it is empty")
-    for what, meaning in (("input", "a tensor to feed"), ("output", "a tensor to return")):
+    for kind, meaning in (("input", "a tensor to feed"), ("output", "a tensor to return")):
         add(
-            f"--{what}",
-            dest=f"{what}s",
+            f"--{kind}",
+            dest=f"{kind}s",
             type=_named,
             action="append",
             required=True,

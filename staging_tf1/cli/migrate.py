@@ -35,9 +35,9 @@ def parser() -> argparse.ArgumentParser:
         "lists what it does not recognise.",
         _EPILOG,
     )
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--diff", action="store_true", help="print the changes")
-    what.add_argument("--write", action="store_true", help="change the files")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--diff", action="store_true", help="print the changes")
+    mode.add_argument("--write", action="store_true", help="change the files")
     parser.add_argument("--report", metavar="FILE", help="write the changes made and the changes left, as JSON")
     return parser
 
@@ -85,7 +85,7 @@ def _print(results: list[Any], options: argparse.Namespace) -> None:
             lines = difflib.unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), name, name)
             print("".join(lines), end="")
         for note in changes.left:
-            print(f"{shown_place(changes.path, note.cell, note.line)}: left: {note.what}: {note.advice}")
+            print(f"{shown_place(changes.path, note.cell, note.line)}: left: {note.text}: {note.advice}")
     changed = [changes for changes in results if changes.changed]
     edits = sum(len(changes.done) for changes in changed)
     left = sum(len(changes.left) for changes in results)
@@ -101,8 +101,8 @@ def _report(results: list[Any], unreadable: list[str], options: argparse.Namespa
         {
             "path": changes.path,
             "changed": changes.changed,
-            "changes": [{**_location(note), "what": note.what} for note in changes.done],
-            "left": [{**_location(note), "what": note.what, "do": note.advice} for note in changes.left],
+            "changes": [{**_location(note), "what": note.text} for note in changes.done],
+            "left": [{**_location(note), "what": note.text, "do": note.advice} for note in changes.left],
         }
         for changes in results
     ]

@@ -192,8 +192,8 @@ def _below(path: str, left_out: frozenset[str]) -> Iterator[str | UnreadableErro
     try:
         os.stat(path)
     except OSError as error:
-        what = "is a loop of symbolic links" if "symbolic" in str(error.strerror) else "does not exist"
-        yield UnreadableError(f"{path}: {what}")
+        problem = "is a loop of symbolic links" if "symbolic" in str(error.strerror) else "does not exist"
+        yield UnreadableError(f"{path}: {problem}")
         return
     if not os.path.isdir(path):
         yield path if path.endswith(_FILES) else UnreadableError(f"{path}: is not a Python file (.py, .ipynb)")
@@ -235,13 +235,13 @@ def why_invalid(source: SourceFile, otherwise: str) -> str:
     """
     for number, line in enumerate(source.text.splitlines(), start=1):
         if _PRINT_STATEMENT.match(line):
-            what = "a print statement"
+            construct = "a print statement"
         elif _OTHER_PYTHON_2.match(line):
-            what = "syntax that Python 3 removed"
+            construct = "syntax that Python 3 removed"
         else:
             continue
         return (
-            f"{source.at(number)}: is Python 2 ({what}: {line.strip()[:40]!r}). Convert it first with "
+            f"{source.at(number)}: is Python 2 ({construct}: {line.strip()[:40]!r}). Convert it first with "
             "2to3 -w (part of Python up to 3.12) or futurize (from the package 'future')"
         )
     try:

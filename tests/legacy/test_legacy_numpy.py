@@ -113,7 +113,7 @@ def test_migrate_leaves_an_own_tostring_and_lists_what_has_no_equivalent(tmp_pat
     own = "class A:\n    def tostring(self):\n        return ''\n\n\nA().tostring()\n"
     assert _migrated(own, tmp_path).after == own
     changes = _migrated("import numpy as np\nnp.asscalar(x)\nnp.sctypes['float']\n", tmp_path)
-    assert [(note.line, note.what, note.advice) for note in changes.left] == [
+    assert [(note.line, note.text, note.advice) for note in changes.left] == [
         (2, "np.asscalar", "use a.item()"),
         (3, "np.sctypes", "list the types, such as np.float32"),
     ]

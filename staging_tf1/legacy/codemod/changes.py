@@ -12,7 +12,7 @@ class Note:
     """A line, with the change made there or the one to make by hand."""
 
     line: int
-    what: str
+    text: str
     advice: str = ""
     cell: int | None = None  # of a notebook; then the line is that in the cell
 

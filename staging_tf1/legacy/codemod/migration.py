@@ -75,7 +75,7 @@ def _rewritten(source: SourceFile) -> Changes:
     module = original.visit(rewriter)
     module, unused = without_unused_imports(module, {*_NOT_LEFT_UNUSED, *rewriter.emptied})
     gone = {moved_names.short(full) for full in unused}
-    rewriter.left = [note for note in rewriter.left if note.what not in gone]
+    rewriter.left = [note for note in rewriter.left if note.text not in gone]
     module = _with_imports(module, survey, rewriter)
     if _uses_keras_two(module) and _CHOOSES_KERAS_TWO not in {code(one).strip() for one in _statements(module)}:
         module = add_before_imports(module, _CHOOSES_KERAS_TWO)
@@ -163,7 +163,7 @@ class _Rewriter(cst.CSTTransformer):
             return updated_node
         line = self._line(original_node)
         new = rewritten_import(statement, keep_tensorflow=self._survey.by_upgrade)
-        self.left.extend(Note(line, what, how) for what, how in new.left)
+        self.left.extend(Note(line, text, how) for text, how in new.left)
         if new.lines is None:
             return updated_node
         self.done.append(Note(line, f"{code(statement)} -> {'; '.join(new.lines) or 'removed'}"))

@@ -100,16 +100,16 @@ def ops_in_loop(module: Module) -> Mistakes:
     for call in module.calls:
         name, made = module.full_name(call.func), _OPS.get(method(call))
         if name in _ASSIGNING:
-            what, changed = f"tf.{method(call)}()", argument(call, "ref", 0)
+            written, changed = f"tf.{method(call)}()", argument(call, "ref", 0)
         elif not name and made is not None and made.fullmatch(module.maker(receiver(call))):
-            what, changed = f"{method(call)}()", receiver(call)
+            written, changed = f"{method(call)}()", receiver(call)
         else:
             continue
         loop = _training_loop(module, call, changed) if changed is not None else None
         if loop is not None:
             yield (
                 call,
-                f"{what} adds ops to the graph in every iteration of the training loop at line {loop.lineno}; "
+                f"{written} adds ops to the graph in every iteration of the training loop at line {loop.lineno}; "
                 "call it once, before the loop, and run what it returns",
             )
 

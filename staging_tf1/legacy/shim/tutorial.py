@@ -117,7 +117,7 @@ class TutorialStagingArea:
                 ],
             )
 
-    def _count_call(self, what: str) -> None:
+    def _count_call(self, method: str) -> None:
         site = call_site()
         runs = counted_state_of(self._area.graph).log.runs
         if self._calls.setdefault(site, runs) != runs and not self._warned:
@@ -127,7 +127,7 @@ class TutorialStagingArea:
                 "the program slows down with every step. Call stage() and unstage() once, before the loop, "
                 "with placeholders for the values that change.",
                 self._area,
-                what,
+                method,
                 site,
             )
 

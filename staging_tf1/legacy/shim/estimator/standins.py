@@ -121,10 +121,10 @@ def _take_over(config: Any, asked: Any, name: str) -> None:
     setattr(config, f"_{name}", strategy)
 
 
-def _refuse(what: str) -> None:
+def _refuse(setting: str) -> None:
     cure = " without TF_CONFIG" if os.environ.get("TF_CONFIG") else ""
     raise RemovedNameError(
-        f"tf.estimator.RunConfig got {what}. The coordinator for strategies across a cluster was removed in TensorFlow "
-        f"2.16. Drop the strategy, so that TF_CONFIG describes parameter servers and workers, or train on one machine"
-        f"{cure}."
+        f"tf.estimator.RunConfig got {setting}. The coordinator for strategies across a cluster was removed in "
+        f"TensorFlow 2.16. Drop the strategy, so that TF_CONFIG describes parameter servers and workers, or train on "
+        f"one machine{cure}."
     )
