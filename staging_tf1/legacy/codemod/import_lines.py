@@ -116,22 +116,26 @@ def without_unused_imports(module: cst.Module, modules: Collection[str]) -> tupl
         def leave_SimpleStatementLine(
             self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
         ) -> cst.BaseStatement | cst.RemovalSentinel:
-            one = updated_node.body[0]
-            if not isinstance(one, cst.ImportFrom) or one.module is None or isinstance(one.names, cst.ImportStar):
+            imported = updated_node.body[0]
+            if (
+                not isinstance(imported, cst.ImportFrom)
+                or imported.module is None
+                or isinstance(imported.names, cst.ImportStar)
+            ):
                 return updated_node
             kept = []
-            for alias in one.names:
-                full = f"{dotted(one.module)}.{alias.evaluated_name}"
+            for alias in imported.names:
+                full = f"{dotted(imported.module)}.{alias.evaluated_name}"
                 if full in modules and (alias.evaluated_alias or alias.evaluated_name) not in used:
                     removed.add(full)
                 else:
                     kept.append(alias)
-            if len(kept) == len(one.names):
+            if len(kept) == len(imported.names):
                 return updated_node
             if not kept:
                 return cst.RemoveFromParent()
             kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-            return updated_node.with_changes(body=[one.with_changes(names=kept), *updated_node.body[1:]])
+            return updated_node.with_changes(body=[imported.with_changes(names=kept), *updated_node.body[1:]])
 
     return module.visit(Remover()), removed
 
@@ -155,11 +159,11 @@ def _is_import(statement: cst.CSTNode) -> bool:
 def _imports_tensorflow(statement: cst.CSTNode) -> bool:
     if not isinstance(statement, cst.SimpleStatementLine):
         return False
-    one = statement.body[0]
-    if isinstance(one, cst.Import):
-        names = [dotted(alias.name) or "" for alias in one.names]
-    elif isinstance(one, cst.ImportFrom) and one.module is not None and not one.relative:
-        names = [dotted(one.module) or ""]
+    imported = statement.body[0]
+    if isinstance(imported, cst.Import):
+        names = [dotted(alias.name) or "" for alias in imported.names]
+    elif isinstance(imported, cst.ImportFrom) and imported.module is not None and not imported.relative:
+        names = [dotted(imported.module) or ""]
     else:
         return False
     return any(name.partition(".")[0] in ("tensorflow", "staging_tf1") for name in names)

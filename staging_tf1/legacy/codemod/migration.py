@@ -77,7 +77,7 @@ def _rewritten(source: SourceFile) -> Changes:
     gone = {moved_names.short(full) for full in unused}
     rewriter.left = [note for note in rewriter.left if note.text not in gone]
     module = _with_imports(module, survey, rewriter)
-    if _uses_keras_two(module) and _CHOOSES_KERAS_TWO not in {code(one).strip() for one in _statements(module)}:
+    if _uses_keras_two(module) and _CHOOSES_KERAS_TWO not in {code(node).strip() for node in _statements(module)}:
         module = add_before_imports(module, _CHOOSES_KERAS_TWO)
         rewriter.done.append(Note(1, f"{_CHOOSES_KERAS_TWO} added, for tf.layers, tf.nn.rnn_cell or tf.keras"))
     return Changes(source.path, source.text, module.code, sorted(set(rewriter.done)), sorted(set(rewriter.left)))
@@ -132,7 +132,7 @@ class _Survey(cst.CSTVisitor):
     def visit_Assign(self, node: cst.Assign) -> None:
         full = self.imports.meaning(node.value.func) if isinstance(node.value, cst.Call) else ""
         if full == "tensorflow.staging.StagingArea":
-            self.tutorial_areas.update(t for one in node.targets if (t := dotted(one.target)) is not None)
+            self.tutorial_areas.update(t for target in node.targets if (t := dotted(target.target)) is not None)
 
 
 class _Rewriter(cst.CSTTransformer):
@@ -300,7 +300,7 @@ def _with_imports(module: cst.Module, survey: _Survey, rewriter: _Rewriter) -> c
 
 
 def _statements(module: cst.Module) -> Sequence[cst.CSTNode]:
-    return [one for line in module.body if isinstance(line, cst.SimpleStatementLine) for one in line.body]
+    return [node for line in module.body if isinstance(line, cst.SimpleStatementLine) for node in line.body]
 
 
 def _shown(node: cst.Attribute, full: str) -> str:

@@ -231,10 +231,13 @@ def _repeats(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
 def _trains(module: Module, loop: ast.AST) -> bool:
     """Whether a loop runs a session that is opened outside, and keeps its graph."""
     inside = module.inside.get(loop, ())
-    if any(opens_session(module, one) or _makes_graph(module, one) for one in inside):
+    if any(opens_session(module, call) or _makes_graph(module, call) for call in inside):
         return False
-    runs = [one for call in inside if method(call) == "run" and call.args and (one := receiver(call)) is not None]
-    return any(is_session(module, one) and not _varies(module, [one], loop) for one in runs)
+    receivers = [receiver(call) for call in inside if method(call) == "run" and call.args]
+    return any(
+        session is not None and is_session(module, session) and not _varies(module, [session], loop)
+        for session in receivers
+    )
 
 
 def _makes_graph(module: Module, call: ast.Call) -> bool:
@@ -265,12 +268,12 @@ def _managers(module: Module, node: ast.AST, loop: ast.AST) -> Iterator[ast.expr
 
 def _varies(module: Module, nodes: Iterable[ast.expr], loop: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
     """Whether expressions may stand for something else in each iteration, so that no op is built twice."""
-    for one in (inner for node in nodes for inner in ast.walk(node)):
-        if isinstance(one, ast.Call):
-            name = module.full_name(one.func)
+    for inner in (below for node in nodes for below in ast.walk(node)):
+        if isinstance(inner, ast.Call):
+            name = module.full_name(inner.func)
             if not name.startswith("tensorflow.") or _VARIABLE.fullmatch(name) or _AREA.fullmatch(name):
                 return True
-        for binding in (module.bindings(one) or ()) if isinstance(one, ast.Name) else ():
+        for binding in (module.bindings(inner) or ()) if isinstance(inner, ast.Name) else ():
             if loop not in module.above(binding.node):
                 continue
             if binding.part or binding.value is None or binding.node in seen:

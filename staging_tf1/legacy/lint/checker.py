@@ -82,7 +82,7 @@ def _findings(source: SourceFile, tree: ast.Module, configuration: Configuration
         if configuration.wants(rule.code)
         for node, message in rule.check(module)
     }
-    return [_placed(one, source) for one in sorted(findings) if not _is_suppressed(one, lines)]
+    return [_placed(finding, source) for finding in sorted(findings) if not _is_suppressed(finding, lines)]
 
 
 def _finding(path: str, lines: list[str], code: str, node: ast.AST, message: str) -> Finding:

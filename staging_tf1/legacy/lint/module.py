@@ -74,7 +74,7 @@ class Module:
             bound.extend((where, name, binding) for name, binding in self._note(node, scope))
             waiting.extend(reversed(list(self._below(node, scope))))
         # `nonlocal` finds what is bound further down, too.
-        for scope, name, binding in sorted(bound, key=lambda one: one[1] in one[0].declared):
+        for scope, name, binding in sorted(bound, key=lambda entry: entry[1] in entry[0].declared):
             self._home(scope, name).names.setdefault(name, []).append(binding)
 
     # ---- the pass
@@ -147,7 +147,7 @@ class Module:
         if isinstance(above, ast.Starred) or part or not isinstance(value, (ast.Tuple, ast.List)):
             return value, True
         if len(above.elts) != len(value.elts) or any(
-            isinstance(one, ast.Starred) for one in (*above.elts, *value.elts)
+            isinstance(element, ast.Starred) for element in (*above.elts, *value.elts)
         ):
             return value, True
         return value.elts[above.elts.index(target)], False  # type: ignore[arg-type]
@@ -193,8 +193,8 @@ class Module:
         bindings = self.bindings(node)
         if bindings is None:
             return node.id
-        imported = [one.imported for one in bindings if one.imported]
-        if imported and all(one.imported or _is_none(one.value) for one in bindings):
+        imported = [binding.imported for binding in bindings if binding.imported]
+        if imported and all(binding.imported or _is_none(binding.value) for binding in bindings):
             return plain(imported[0])
         only = self.only(node)
         return self.full_name(only) if isinstance(only, (ast.Name, ast.Attribute)) else ""
@@ -285,7 +285,9 @@ def arguments(call: ast.Call) -> list[ast.expr]:
 
 def is_open(call: ast.Call) -> bool:
     """Whether a call has arguments that the text does not show: ``*args`` or ``**options``."""
-    return any(one.arg is None for one in call.keywords) or any(isinstance(one, ast.Starred) for one in call.args)
+    return any(keyword.arg is None for keyword in call.keywords) or any(
+        isinstance(value, ast.Starred) for value in call.args
+    )
 
 
 def _is_none(node: ast.AST | None) -> bool:

@@ -137,7 +137,7 @@ def _is_array(module: Module, node: ast.AST | None, seen: set[ast.AST]) -> bool:
     seen.add(node)
     if isinstance(node, ast.Name):
         bindings = module.bindings(node)
-        return bool(bindings) and all(_is_array(module, one.value, seen) for one in bindings or ())
+        return bool(bindings) and all(_is_array(module, binding.value, seen) for binding in bindings or ())
     if isinstance(node, ast.Subscript):
         return _is_array(module, node.value, seen)
     if isinstance(node, ast.Call):

@@ -93,9 +93,9 @@ def _is_new_at(module: Module, start: ast.Call, session: ast.Name) -> bool:
     if isinstance(given, ast.Name) and module.bindings(given) is not module.bindings(session):
         return False
     bindings = module.bindings(session) or []
-    before = [one for one in bindings if _position(one.node) < _position(start)]
+    before = [binding for binding in bindings if _position(binding.node) < _position(start)]
     opened = before[-1].value if before else None
-    between = [one for one in bindings if _position(start) < _position(one.node) < _position(session)]
+    between = [binding for binding in bindings if _position(start) < _position(binding.node) < _position(session)]
     if between or not isinstance(opened, ast.Call) or not _PLAIN_SESSION.fullmatch(module.full_name(opened.func)):
         return False
     if module.function(opened) is not module.function(start):
@@ -103,7 +103,7 @@ def _is_new_at(module: Module, start: ast.Call, session: ast.Name) -> bool:
     for call in module.calls:
         if not _position(opened) < _position(call) < _position(start):
             continue
-        taken = any(isinstance(one, ast.Name) and one.id == session.id for one in arguments(call))
+        taken = any(isinstance(value, ast.Name) and value.id == session.id for value in arguments(call))
         if _initializes(module, call) or (taken and not module.full_name(call.func).startswith("tensorflow.train.")):
             return False
     return True
@@ -117,12 +117,12 @@ def _initializes(module: Module, call: ast.Call) -> bool:
     seen: set[ast.AST] = set()
     while waiting:
         node = waiting.pop()
-        for one in ast.walk(node) if node is not None and node not in seen else ():
-            seen.add(one)
-            if isinstance(one, ast.Call) and module.full_name(one.func) in _INITIALIZERS:
+        for part in ast.walk(node) if node is not None and node not in seen else ():
+            seen.add(part)
+            if isinstance(part, ast.Call) and module.full_name(part.func) in _INITIALIZERS:
                 return True
-            if isinstance(one, ast.Name):
-                waiting.append(module.only(one))
+            if isinstance(part, ast.Name):
+                waiting.append(module.only(part))
     return False
 
 
@@ -143,7 +143,7 @@ def _position(node: ast.AST) -> tuple[int, int]:
 def _stands_alone(module: Module) -> bool:
     """Whether no code of other modules can start the runners: it imports TensorFlow, numpy and Python's own only."""
     known = {"tensorflow", "staging_tf1", "numpy", *sys.stdlib_module_names}
-    local = any(one.imported.startswith(".") for names in module.scope.names.values() for one in names)
+    local = any(binding.imported.startswith(".") for names in module.scope.names.values() for binding in names)
     return not local and all(use.imported.partition(".")[0] in known for use in module.uses if use.imported)
 
 
@@ -167,11 +167,11 @@ def _needs_queue(module: Module, node: ast.AST, *, every: bool = False, seen: fr
             return False
         return _needs_queue(module, only.value, every=every or only.part, seen=seen)
     if isinstance(node, (ast.List, ast.Tuple)):
-        return bool(node.elts) and (all if every else any)(_needs_queue(module, one, seen=seen) for one in node.elts)
+        return bool(node.elts) and (all if every else any)(_needs_queue(module, item, seen=seen) for item in node.elts)
     if isinstance(node, ast.Subscript):
         return _needs_queue(module, node.value, every=True, seen=seen)
     if isinstance(node, ast.BinOp):
-        return any(_needs_queue(module, one, seen=seen) for one in (node.left, node.right))
+        return any(_needs_queue(module, side, seen=seen) for side in (node.left, node.right))
     if not isinstance(node, ast.Call):
         return False
     name, given = module.full_name(node.func), receiver(node)
@@ -181,7 +181,7 @@ def _needs_queue(module: Module, node: ast.AST, *, every: bool = False, seen: fr
         parts: list[ast.expr] = [] if _NEEDS_NOTHING.match(name) or not name.startswith("tensorflow.") else node.args
     else:
         parts = [*([given] if given is not None else []), *node.args] if method(node) in _TAKING else []
-    return any(_needs_queue(module, one, seen=seen) for one in parts)
+    return any(_needs_queue(module, part, seen=seen) for part in parts)
 
 
 RULES = (
