@@ -150,9 +150,9 @@ def check_initialized(session: Any, caller: object) -> None:
     own = {variable.op.name for pipeline in pipelines_of(session.graph) for variable in pipeline.position_variables}
     missing = [name.decode() for name in run_unwrapped(session, names) if name.decode() not in own]
     if missing:
-        one = len(missing) == 1
+        single = len(missing) == 1
         raise UninitializedError(
-            f"{caller}: cannot start the feed threads: {len(missing)} variable{'' if one else 's'} "
-            f"{'is' if one else 'are'} uninitialized: {', '.join(missing)}. Run tf.global_variables_initializer() and "
-            f"tf.local_variables_initializer() first, or use StagingSession, which keeps this order."
+            f"{caller}: cannot start the feed threads: {len(missing)} variable{'' if single else 's'} "
+            f"{'is' if single else 'are'} uninitialized: {', '.join(missing)}. Run tf.global_variables_initializer() "
+            f"and tf.local_variables_initializer() first, or use StagingSession, which keeps this order."
         )

@@ -179,8 +179,8 @@ class Position:
     def _mark(self, tower: int, stamp: Any) -> Any:
         # A scatter_add to one element is no faster, and takes no exclusive lock: two threads that run steps of one
         # tower could lose a count.
-        one = [int(other == self.tower_range.first + tower) for other in range(self.tower_range.all_towers)]
-        passed = tf.constant(one, tf.int64) if stamp is None else tf.constant(one, tf.int64) * stamp
+        one_hot = [int(other == self.tower_range.first + tower) for other in range(self.tower_range.all_towers)]
+        passed = tf.constant(one_hot, tf.int64) if stamp is None else tf.constant(one_hot, tf.int64) * stamp
         return self._batches.assign_add(passed, read_value=False)
 
     @contextmanager
