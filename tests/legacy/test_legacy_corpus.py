@@ -25,16 +25,16 @@ def script() -> Any:
 
 def test_the_corpus_is_large_and_pinned() -> None:
     sources = script().sources()
-    assert len(sources) >= 300 and len({one.project for one in sources}) >= 15
-    assert len({(one.project, one.path) for one in sources}) == len(sources)
-    assert all(re.fullmatch(r"[0-9a-f]{40}", one.commit) for one in sources)
-    assert {"tensorflow/models", "tensorflow/benchmarks"} <= {one.project for one in sources}
+    assert len(sources) >= 300 and len({source.project for source in sources}) >= 15
+    assert len({(source.project, source.path) for source in sources}) == len(sources)
+    assert all(re.fullmatch(r"[0-9a-f]{40}", source.commit) for source in sources)
+    assert {"tensorflow/models", "tensorflow/benchmarks"} <= {source.project for source in sources}
 
 
 def test_the_findings_are_right() -> None:
     module = script()
     verdicts = module.verdicts()
-    listed = {(one.project, one.path) for one in module.sources()}
+    listed = {(source.project, source.path) for source in module.sources()}
     assert {(key.project, key.path) for key in verdicts} <= listed
     assert {key.code for key in verdicts} <= set(RULES) - module.NOT_JUDGED
     assert all(verdict in ("right", "false") and reason for verdict, reason in verdicts.values())
@@ -49,7 +49,7 @@ def test_the_page_tells_the_figures() -> None:
     right = sum(verdict == "right" for verdict, _ in verdicts.values())
     text = " ".join(PAGE.read_text(encoding="utf-8").split())
     sources = module.sources()
-    assert f"{len(sources):,} files of {len({one.project for one in sources})} projects" in text
+    assert f"{len(sources):,} files of {len({source.project for source in sources})} projects" in text
     assert f"{len(verdicts):,} findings, of which {right:,} are right" in text
 
 

@@ -66,9 +66,9 @@ def test_star_imports(report: dict[str, Any]) -> None:
 
 
 def test_one_object_by_every_way(report: dict[str, Any]) -> None:
-    one = dict(report["one object"])
-    assert one.pop("paths") == [True, True]
-    assert all(one.values()), one
+    found = dict(report["one object"])
+    assert found.pop("paths") == [True, True]
+    assert all(found.values()), found
 
 
 def test_tensorflow_is_tf1(report: dict[str, Any]) -> None:

@@ -122,7 +122,7 @@ STEP = "        {}\n"
 def test_a_finding_is_certain_or_absent(text: str, found: list[str], tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(START + text + "\n")
     result = checker.check_file(str(tmp_path / "a.py"), Configuration())
-    assert not isinstance(result, str) and [one.code for one in result] == found
+    assert not isinstance(result, str) and [finding.code for finding in result] == found
 
 
 def test_deep_and_circular_code_is_read(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_sarif_has_what_the_schema_requires(capsys: Capture, monkeypatch: pytest
         assert has_required("physicalLocation", location["physicalLocation"])
         region = location["physicalLocation"]["region"]
         assert region["startLine"] >= 1 and region["startColumn"] >= 1
-    uris = {one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for one in run["results"]}
+    uris = {result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in run["results"]}
     assert "planted/loops.py" in uris
 
 
@@ -77,7 +77,7 @@ def test_sarif_encodes_paths(capsys: Capture, tmp_path: Path) -> None:
 def test_columns_count_characters(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "a.py").write_text("import tensorflow as tf\nname = 'größe', tf.contrib.rpc\n", encoding="utf-8")
     check.main([str(tmp_path / "a.py"), "--format", "json"])
-    assert [one["column"] for one in json.loads(capsys.readouterr().out)] == [17]
+    assert [finding["column"] for finding in json.loads(capsys.readouterr().out)] == [17]
 
 
 def test_the_pre_commit_hook_calls_a_command_that_exists() -> None:

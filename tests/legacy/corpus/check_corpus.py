@@ -118,8 +118,8 @@ def findings(folder: Path) -> tuple[list[tuple[Key, Finding]], list[str]]:
         if isinstance(result, str):
             unreadable.append(result)
         else:
-            judged = [one for one in result if one.code not in NOT_JUDGED]
-            found.extend((Key(source.project, source.path, one.line, one.code), one) for one in judged)
+            judged = [finding for finding in result if finding.code not in NOT_JUDGED]
+            found.extend((Key(source.project, source.path, finding.line, finding.code), finding) for finding in judged)
     return found, unreadable
 
 
@@ -147,9 +147,10 @@ def main() -> int:
             print(f"{verdict:5} {key.project} {key.path}:{key.line} {key.code} {finding.message} [{reason}]")
     for key in known:
         print("gone ", *key)
-    lines = sum(_lines(options.folder / one.project / one.path) for one in sources())
+    lines = sum(_lines(options.folder / source.project / source.path) for source in sources())
+    projects = {source.project for source in sources()}
     print(
-        f"{len(sources())} files of {len({one.project for one in sources()})} projects, {lines} lines in {secs:.1f} s "
+        f"{len(sources())} files of {len(projects)} projects, {lines} lines in {secs:.1f} s "
         f"({lines / secs:.0f} lines/s); {len(unreadable)} files are not Python 3\n"
         f"{len(found)} findings: {counts['right']} right, {counts['false']} false, {counts['new']} without a verdict"
     )

@@ -229,12 +229,12 @@ def same(theirs: Sequence[str], ours: Sequence[str]) -> bool:
 
 def _close(first: str, second: str) -> bool:
     try:
-        one, other = float(first), float(second)
+        left, right = float(first), float(second)
     except ValueError:
         return first == second
     digits = len(first.partition(".")[2].partition("e")[0])
     last_digit = 1.01 * 10.0**-digits if "e" not in first else 0.0
-    return math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=last_digit) or (math.isnan(one) and math.isnan(other))
+    return math.isclose(left, right, rel_tol=TOLERANCE, abs_tol=last_digit) or (math.isnan(left) and math.isnan(right))
 
 
 def read_results() -> dict[str, dict[str, Any]]:

@@ -21,8 +21,8 @@ tf.get_variable_scope().set_initializer(tf.random_uniform_initializer(-0.5, 0.5,
 core = LSTMBlockCell(UNITS)
 state = core.zero_state(BATCH, tf.float32)
 outputs = []
-for one in tf.unstack(steps):
-    output, state = core(one, state)
+for step in tf.unstack(steps):
+    output, state = core(step, state)
     outputs.append(output)
 with tf.variable_scope("peephole"):
     clipped = LSTMBlockCell(UNITS, forget_bias=0.5, cell_clip=0.2, use_peephole=True)

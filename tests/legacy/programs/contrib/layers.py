@@ -46,9 +46,9 @@ parts(PICTURES, lambda layer: size(layer(numbers(3, 6, 6, 4))))
 
 @part
 def layers_convolution_1d_and_3d():
-    one = layers.convolution1d(numbers(2, 6, 3), 4, 3)
-    three = layers.conv3d(numbers(2, 4, 4, 4, 2), 3, 2)
-    return size(one) + size(three) + size(layers.conv3d_transpose(three, 2, 2))
+    line = layers.convolution1d(numbers(2, 6, 3), 4, 3)
+    volume = layers.conv3d(numbers(2, 4, 4, 4, 2), 3, 2)
+    return size(line) + size(volume) + size(layers.conv3d_transpose(volume, 2, 2))
 
 
 @part
@@ -114,10 +114,10 @@ def layers_legacy_and_legacy_fully_connected():
 
 @part
 def layers_rev_block():
-    one, two = layers.rev_block(
+    left, right = layers.rev_block(
         numbers(3, 4), numbers(3, 4, seed=1), lambda x: layers.fully_connected(x, 4, scope="f"), lambda x: layers.fully_connected(x, 4, scope="g"), 2
     )
-    return size(one) + size(two)
+    return size(left) + size(right)
 
 
 # feature columns

@@ -86,6 +86,6 @@ def _shown(runs):
     shown = []
     for run in runs:
         for value in run:
-            for one in np.ravel(np.asarray(value)):
-                shown.append(one.decode() if isinstance(one, bytes) else str(one) if isinstance(one, str) else "%.5g" % one)
+            for figure in np.ravel(np.asarray(value)):
+                shown.append(figure.decode() if isinstance(figure, bytes) else str(figure) if isinstance(figure, str) else "%.5g" % figure)
     return " ".join(shown)
