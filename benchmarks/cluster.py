@@ -190,7 +190,7 @@ def latency(options: Any) -> dict[int, list[float]]:
         for pipe in pipes:
             pipe.send(0)
     for number in numbers[1:]:
-        times = [more / one for more, one in zip(rate[number], rate[1])]
+        times = [more / single for more, single in zip(rate[number], rate[1])]
         print(f"  {number} workers train {shown_of(times)} times as fast as one")
     return rate
 

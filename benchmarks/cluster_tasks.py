@@ -274,7 +274,8 @@ def live(pipe: Any, jobs: Any, indices: Any, vanishing: int) -> None:
         elif name == "deal":
             measured = dealt_millis(members[0], order) if leads else None
         elif name == "vanish":
-            for member in [one for one in members if one.task.index >= len(one.layout.workers) - vanishing]:
+            gone = [member for member in members if member.task.index >= len(member.layout.workers) - vanishing]
+            for member in gone:
                 member._pulse.stop()
                 member.pauses.stop()
                 members.remove(member)

@@ -81,20 +81,20 @@ def compose(options: argparse.Namespace) -> dict[str, Any]:
 
 def layers(count: int) -> dict[str, RecordSource]:
     """One source, and what is made of it in one and in several layers."""
-    one = ArraySource(np.arange(count), batch_size=BATCH, shuffle=True, seed=1)
-    parts = [one.take(count // 2), one.skip(count // 2)]
+    source = ArraySource(np.arange(count), batch_size=BATCH, shuffle=True, seed=1)
+    parts = [source.take(count // 2), source.skip(count // 2)]
     return {
-        "one source": one,
-        "take": one.take(count - 1),
-        "split": one.split(0.9, seed=1)[0],
-        "split, the small part": one.split(0.9, seed=1)[1],
-        "split by key": one.split(0.9, seed=1, key=np.arange(count))[0],
-        "take, skip, split": one.take(count - 1).skip(1).split(0.9, seed=1)[0],
+        "one source": source,
+        "take": source.take(count - 1),
+        "split": source.split(0.9, seed=1)[0],
+        "split, the small part": source.split(0.9, seed=1)[1],
+        "split by key": source.split(0.9, seed=1, key=np.arange(count))[0],
+        "take, skip, split": source.take(count - 1).skip(1).split(0.9, seed=1)[0],
         "concatenate": concatenate(parts),
-        "concatenate twice": concatenate([concatenate(parts), one]),
+        "concatenate twice": concatenate([concatenate(parts), source]),
         "mix of 2": mix(parts, [0.7, 0.3], seed=1),
-        "mix of 5": mix([one] * 5, [5, 4, 3, 2, 1], seed=1),
-        "by_length": one.by_length(LENGTHS[:count]),
+        "mix of 5": mix([source] * 5, [5, 4, 3, 2, 1], seed=1),
+        "by_length": source.by_length(LENGTHS[:count]),
     }
 
 

@@ -149,15 +149,15 @@ def test_a_killed_parameter_server_takes_everybody_back_to_the_checkpoint(two: T
 def test_a_start_that_fails_gives_back_nothing_of_the_next_one(
     fork_server: ForkServer, tmp_path: Path, by_hand: bool
 ) -> None:
-    one = TestCluster(fork_server, tmp_path, workers=1)
+    cluster = TestCluster(fork_server, tmp_path, workers=1)
     try:
-        one.start_ps()
-        one.start_worker(0, fails_at_start=True, by_hand=by_hand, **DYNAMIC)
-        one.join()
+        cluster.start_ps()
+        cluster.start_worker(0, fails_at_start=True, by_hand=by_hand, **DYNAMIC)
+        cluster.join()
     finally:
-        one.close()
-    assert one.notes("worker0", "began") == [0, 0]
-    assert sorted(one.got("worker0")) == list(range(120))
+        cluster.close()
+    assert cluster.notes("worker0", "began") == [0, 0]
+    assert sorted(cluster.got("worker0")) == list(range(120))
 
 
 def test_a_run_goes_on_with_another_number_of_workers_and_without_others(
@@ -220,18 +220,18 @@ def test_a_loop_that_fails_leaves_its_batches_to_the_others(two: TestCluster, tm
 
 @long_form
 def test_batches_that_failed_steps_have_taken_come_again(fork_server: ForkServer, tmp_path: Path) -> None:
-    one = TestCluster(fork_server, tmp_path, workers=1)
+    cluster = TestCluster(fork_server, tmp_path, workers=1)
     try:
-        one.start_ps()
-        one.start("fail_steps", "worker0", one.jobs, 20, 4)
-        one.join()
+        cluster.start_ps()
+        cluster.start("fail_steps", "worker0", cluster.jobs, 20, 4)
+        cluster.join()
     finally:
-        one.close()
-    got = one.got("worker0")
+        cluster.close()
+    got = cluster.got("worker0")
     assert len(got) == len(set(got))
     # A step that fails may have acknowledged its batch before.
     assert set(range(4, 20)) <= set(got) <= set(range(20))
-    assert "batches that failed steps have taken come again" in one.log("worker0")
+    assert "batches that failed steps have taken come again" in cluster.log("worker0")
 
 
 @long_form

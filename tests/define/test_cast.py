@@ -47,11 +47,11 @@ def test_the_component_is_staged_in_the_dtype_and_the_others_as_they_are(graph: 
 
 
 def test_a_dtype_alone_is_for_all_components(graph: Any) -> None:
-    one, pair = (
+    single, pair = (
         staging.staged(ArraySource(IMAGES, batch_size=4), cast="float16"),
         staging.staged(ArraySource((IMAGES, IMAGES), batch_size=4), cast=np.float64),
     )
-    assert one.dtype == tf.float16 and [part.dtype for part in pair] == [tf.float64, tf.float64]
+    assert single.dtype == tf.float16 and [part.dtype for part in pair] == [tf.float64, tf.float64]
 
 
 def test_each_tower_casts_its_own(graph: Any) -> None:

@@ -86,11 +86,11 @@ def test_building_in_the_wrong_place(graph: Any, what: str, place: str) -> None:
 @pytest.mark.parametrize("what", BUILDERS)
 def test_building_again_in_a_training_loop(graph: Any, what: str) -> None:
     build = BUILDERS[what]
-    one = tf.constant(1)
+    constant = tf.constant(1)
     with tf.Session() as sess, pytest.raises(BuildError) as caught:
         for _ in range(3):
             build()
-            sess.run(one)
+            sess.run(constant)
     assert str(caught.value).startswith(f"{what} is built again at test_guards_of_pipelines.py:")
     assert "that line built one in this graph before, and the graph has been run" in str(caught.value)
 

@@ -277,24 +277,24 @@ def unoptimized(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.mark.usefixtures("unoptimized")
 def test_a_cancel_reaches_only_the_sinks_that_it_names(graph: Any, pool: ThreadPoolExecutor) -> None:
-    (one,), (of_one,) = area("one")
-    (two,), (of_two,) = area("two")
-    three, of_three = queue()
-    with begun(one, two, three) as sess:
-        runs = [SinkRun(sink, sess, 1) for sink in (one, two, three)]
-        canceller = Canceller(sess, [one, two, three])
+    (first,), (first_get,) = area("one")
+    (second,), (second_get,) = area("two")
+    third, third_get = queue()
+    with begun(first, second, third) as sess:
+        runs = [SinkRun(sink, sess, 1) for sink in (first, second, third)]
+        canceller = Canceller(sess, [first, second, third])
         puts = [puts_that_wait(pool, run, count) for run, count in zip(runs, (2, 1, 1))]
         canceller.cancel([])
         canceller.cancel(runs[:1])
         assert stopped(puts[0]) and [run.over for run in runs] == [True, False, False]
-        for taken, (put,) in ((of_two, puts[1]), (of_three, puts[2])):
+        for taken, (put,) in ((second_get, puts[1]), (third_get, puts[2])):
             sess.run(taken)
             put.result(LIMIT_SECS)  # it had only been waiting for room
         puts = [[pool.submit(run.put, batch(200))] for run in runs[1:]]
         wait_until(lambda: all(under_way(run) == 1 for run in runs[1:]))
         canceller.cancel(runs[1:])
         assert all(map(stopped, puts)) and all(run.cancelled for run in runs)
-        assert [rest(sess, taken) for taken in (of_one, of_two, of_three)] == [[0, 1], [1, 100], [1, 100]]
+        assert [rest(sess, taken) for taken in (first_get, second_get, third_get)] == [[0, 1], [1, 100], [1, 100]]
 
 
 def test_a_put_that_begins_beside_a_cancel_goes_in_or_is_stopped(graph: Any, pool: ThreadPoolExecutor) -> None:
@@ -340,12 +340,12 @@ def none_under_way() -> tuple[int, int]:
 
 
 def test_lost_places_are_given_back_where_they_were_lost(graph: Any) -> None:
-    (one,), (of_one,) = area("one")
-    (two,), _ = area("two")
-    three, _ = queue()
-    lose = half_a_get(of_one)
-    with begun(one, two, three) as sess:
-        runs = [SinkRun(sink, sess, 1) for sink in (one, two, three)]
+    (first,), (first_get,) = area("one")
+    (second,), _ = area("two")
+    third, _ = queue()
+    lose = half_a_get(first_get)
+    with begun(first, second, third) as sess:
+        runs = [SinkRun(sink, sess, 1) for sink in (first, second, third)]
         sinks = [(run.sink, run.puts) for run in runs]
         assert repair(sinks, sess) == [0, 0, 0]
         for run in runs:
@@ -353,10 +353,10 @@ def test_lost_places_are_given_back_where_they_were_lost(graph: Any) -> None:
                 run.put(batch(number))
         assert repair(sinks, sess) == [0, 0, 0]
         sess.run(lose)
-        assert repair(sinks, sess) == [1, 0, 0] and places(sess, one) == (1, 1)
+        assert repair(sinks, sess) == [1, 0, 0] and places(sess, first) == (1, 1)
         sess.run(lose)
-        assert repair(sinks, sess) == [1, 0, 0] and places(sess, one) == (2, 0)
-        assert places(sess, two) == (0, 2)
+        assert repair(sinks, sess) == [1, 0, 0] and places(sess, first) == (2, 0)
+        assert places(sess, second) == (0, 2)
         assert repair(sinks, sess) == [0, 0, 0]
         assert repair(sinks[2:], sess) == [*repair([], sess), 0], "a queue has no places to lose"
 

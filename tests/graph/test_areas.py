@@ -286,9 +286,9 @@ def test_from_tensors_takes_dtypes_shapes_and_names() -> None:
 
 
 def test_from_tensors_takes_one_a_list_and_names() -> None:
-    one = StagingArea.from_tensors(tf.placeholder(tf.float32, [2]))
+    single = StagingArea.from_tensors(tf.placeholder(tf.float32, [2]))
     two = StagingArea.from_tensors((tf.TensorSpec([1], tf.int32), tf.get_variable("v", [3])), names=["a", "b"])
-    assert one.names is None and one.shapes[0].as_list() == [2]
+    assert single.names is None and single.shapes[0].as_list() == [2]
     assert two.names == ["a", "b"] and two.dtypes == [tf.int32, tf.float32]
 
 

@@ -29,9 +29,9 @@ def graph() -> Any:
 def test_each_session_of_this_process_has_stores_of_its_own() -> None:
     area = StagingArea([tf.int32], shared_name="s")
     put, size = area.put([1]), area.size()
-    with tf.Session() as one, tf.Session() as two:
-        one.run(put)
-        assert (one.run(size), two.run(size)) == (1, 0)
+    with tf.Session() as first, tf.Session() as second:
+        first.run(put)
+        assert (first.run(size), second.run(size)) == (1, 0)
 
 
 def test_a_store_on_a_server_is_shared_and_outlives_its_session() -> None:
@@ -39,11 +39,11 @@ def test_a_store_on_a_server_is_shared_and_outlives_its_session() -> None:
     area = StagingArea([tf.int32], shared_name="on_server")
     value = tf.placeholder(tf.int32, [])
     put, got, size, clear = area.put([value]), area.get(), area.size(), area.clear_op()
-    with tf.Session(server.target) as one, tf.Session(server.target) as two:
-        one.run(put, {value: 4})
-        assert two.run(size) == 1
-        assert two.run(got) == [4]
-        one.run(put, {value: 5})
+    with tf.Session(server.target) as first, tf.Session(server.target) as second:
+        first.run(put, {value: 4})
+        assert second.run(size) == 1
+        assert second.run(got) == [4]
+        first.run(put, {value: 5})
     with tf.Session(server.target) as later:
         assert later.run(size) == 1
         later.run(clear)

@@ -57,14 +57,14 @@ def test_what_get_returns_follows_the_scope_of_the_call() -> None:
 
 def test_the_same_shared_name_shares_the_store() -> None:
     with tf.device("/cpu:1"):
-        one = StagingArea([tf.int32], shared_name="s", capacity=2)
-    two = StagingArea([tf.int32], shared_name="s", capacity=2)
-    put, got, size = one.put([3]), two.get(), two.size()
+        first = StagingArea([tf.int32], shared_name="s", capacity=2)
+    second = StagingArea([tf.int32], shared_name="s", capacity=2)
+    put, got, size = first.put([3]), second.get(), second.size()
     with tf.Session(config=cpus(2)) as sess:
         sess.run(put)
         assert sess.run(size) == 1
         assert sess.run(got) == [3]
-    assert two.device == "/device:CPU:1"
+    assert second.device == "/device:CPU:1"
 
 
 @pytest.mark.parametrize(

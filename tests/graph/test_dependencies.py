@@ -220,21 +220,21 @@ def _kept(fetches: list[Any], fed: list[Any]) -> set[str]:
 
 def test_a_run_takes_from_the_towers_that_it_depends_on(graph: Any) -> None:
     source = staging.sources.ArraySource({"x": np.arange(8), "y": np.arange(8)}, batch_size=2)
-    two = staging.staged(source, devices=["/cpu:0"] * 2, name="two")
-    one = staging.staged(source, name="one")
+    pair = staging.staged(source, devices=["/cpu:0"] * 2, name="two")
+    single = staging.staged(source, name="one")
     (other,) = constants("other")
-    with tf.control_dependencies([two[1]["y"]]):
+    with tf.control_dependencies([pair[1]["y"]]):
         behind = tf.identity(other)
     with tf.Session() as sess:
         steps = Steps(sess, pipelines_of(graph), InterruptWatcher(print))
         for fetches, fed, expected in [
             (other, None, set()),
-            (two[0]["x"], None, {"two/0"}),
-            ({"a": two[1]["x"], "b": one["y"].name}, None, {"two/1", "one"}),
+            (pair[0]["x"], None, {"two/0"}),
+            ({"a": pair[1]["x"], "b": single["y"].name}, None, {"two/1", "one"}),
             (behind.op, None, {"two/1"}),
-            ([tf.reduce_sum(one["x"]), two], None, {"two/0", "two/1", "one"}),
-            ([one["x"], two[0]["x"]], {one["x"]: [1, 2]}, {"two/0"}),
-            ([one["x"], one["y"]], {one["x"]: [1, 2]}, {"one"}),
+            ([tf.reduce_sum(single["x"]), pair], None, {"two/0", "two/1", "one"}),
+            ([single["x"], pair[0]["x"]], {single["x"]: [1, 2]}, {"two/0"}),
+            ([single["x"], single["y"]], {single["x"]: [1, 2]}, {"one"}),
             (behind, {other: 1.0}, {"two/1"}),
         ]:
             taken = {sink.name for sink in steps.chain.plan(fetches, fed).sinks}
@@ -623,7 +623,7 @@ ENDING_IN_FUNCTIONS: dict[str, Callable[[], Any]] = {
     "py_func without state": lambda: if_true(lambda: tf.py_func(stop, [], tf.int32, stateful=False)),
     "py_func of a constant": lambda: if_true(lambda: tf.py_func(stop, [tf.constant(1)], tf.int32)),
     "py_func of a constant outside": lambda: (
-        lambda one: if_true(lambda: tf.ensure_shape(tf.py_func(stop, [one], tf.int32), []))
+        lambda value: if_true(lambda: tf.ensure_shape(tf.py_func(stop, [value], tf.int32), []))
     )(tf.constant(1)),
 }
 

@@ -191,13 +191,13 @@ def test_a_run_that_feeds_a_part_gives_its_slot_back(kind: str, which: str) -> N
             with tf.variable_scope(f"{part_name}_{op_name}".replace(" ", "_")):
                 runs.append((f"{part_name}, {op_name}", tf.reduce_mean(op(read, y)), part, fed, value))
         with session(which) as sess:
-            for number, (what, fetch, part, fed, value) in enumerate(runs):
+            for number, (name, fetch, part, fed, value) in enumerate(runs):
                 got, *rest = sess.run([fetch, *others], {part: fed})
                 wanted = _batch(kind, number, len(towers))
-                assert got == value(FED, wanted[0]), what
-                assert rest == wanted[1:], what
+                assert got == value(FED, wanted[0]), name
+                assert rest == wanted[1:], name
             assert sess.run(whole) == _batch(kind, len(runs), len(towers)), "the next run, which feeds nothing"
-            assert [one.batches for one in sess.stats()[-len(towers) :]] == [len(runs) + 1] * len(towers)
+            assert [stats.batches for stats in sess.stats()[-len(towers) :]] == [len(runs) + 1] * len(towers)
             assert [list(sess.run(position)) for position in positions] == [
                 [len(runs) + 1] * len(towers) for _ in positions
             ]

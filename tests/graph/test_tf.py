@@ -132,13 +132,13 @@ def test_ops_default_graph_stack() -> None:
 def test_graph_session_run_lock(graph: Any) -> None:
     runs: list[int] = []
     _tf.count_runs(graph, lambda: runs.append(1))
-    one = tf.constant(1)
+    constant = tf.constant(1)
     other = tf.Graph()
     with other.as_default():
         two = tf.constant(2)
     with tf.Session() as sess, tf.Session(graph=other) as unwatched:
-        sess.run(one)
-        sess.run([one])
+        sess.run(constant)
+        sess.run([constant])
         unwatched.run(two)
     assert len(runs) == 2
     # The wrapped lock is still a lock: ops can be added between runs.

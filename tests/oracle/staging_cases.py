@@ -41,11 +41,11 @@ def forms(tf, areas):
     plain = areas.StagingArea([tf.float32, tf.int64], shapes=[[2, None], None])
     single = areas.StagingArea([tf.float32])
     named = areas.StagingArea([tf.float32, tf.int64], names=["x", "y"], shapes=[[2], []])
-    one, two, three = single.get(), plain.get(), named.get()
+    from_single, from_plain, from_named = single.get(), plain.get(), named.get()
     return {
-        "single": type(one).__name__,
-        "plain": [type(two).__name__, [t.shape.rank for t in two], [t.dtype.name for t in two]],
-        "named": [type(three).__name__, {k: t.shape.as_list() for k, t in three.items()}],
+        "single": type(from_single).__name__,
+        "plain": [type(from_plain).__name__, [t.shape.rank for t in from_plain], [t.dtype.name for t in from_plain]],
+        "named": [type(from_named).__name__, {k: t.shape.as_list() for k, t in from_named.items()}],
         "put": [
             type(single.put(tf.constant(1.0))).__name__,
             isinstance(plain.size(), tf.Tensor),
@@ -135,11 +135,11 @@ def memory_limit(tf, areas):
 
 def shared(tf, areas):
     """Two areas with the same shared_name are one store."""
-    one, two = (areas.StagingArea([tf.int32], shared_name="same") for _ in range(2))
-    put, got, size = one.put([tf.constant(4)]), two.get(), two.size()
+    first, second = (areas.StagingArea([tf.int32], shared_name="same") for _ in range(2))
+    put, got, size = first.put([tf.constant(4)]), second.get(), second.size()
     with tf.Session() as sess:
         sess.run(put)
-        return [sess.run(size), sess.run(got), sess.run(one.size())]
+        return [sess.run(size), sess.run(got), sess.run(first.size())]
 
 
 def in_cond(tf, areas):

@@ -60,9 +60,9 @@ def test_tensorflow_is_loaded_and_each_program_has_its_own(fork_server: ForkServ
         "import tensorflow.compat.v1 as tf; tf.disable_v2_behavior(); x = tf.constant(1)\n"
         "with tf.Session() as sess: print(there, x.name, sess.run(x), random.random())"
     )
-    one, other = (fork_server.run("-c", code).stdout.split() for _ in range(2))
-    assert one[:3] == other[:3] == ["True", "Const:0", "1"]
-    assert one[3] != other[3]
+    first, other = (fork_server.run("-c", code).stdout.split() for _ in range(2))
+    assert first[:3] == other[:3] == ["True", "Const:0", "1"]
+    assert first[3] != other[3]
 
 
 def test_it_can_be_waited_for_told_and_killed(fork_server: ForkServer) -> None:
@@ -156,10 +156,10 @@ def test_a_client_that_is_killed_harms_nobody(fork_server: ForkServer, shared_fo
 # Each run has servers that start and end.
 @pytest.mark.slow
 def test_a_server_ends_with_its_last_connection_and_another_one_starts(tmp_path: Path) -> None:
-    one, other = (ForkServer(tmp_path / "address", tmp_path) for _ in range(2))
-    server = one.run("-c", PARENT).stdout
+    first, other = (ForkServer(tmp_path / "address", tmp_path) for _ in range(2))
+    server = first.run("-c", PARENT).stdout
     end = os.pidfd_open(int(server))
-    one.close()
+    first.close()
     assert select.select([end], [], [], 60)[0], "the server ends"
     os.close(end)
     assert other.run("-c", PARENT).stdout != server

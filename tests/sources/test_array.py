@@ -68,8 +68,8 @@ def test_what_is_given_away_is_fresh_and_aligned() -> None:
     for shuffle in (False, True):
         source = ArraySource(_arrays(), batch_size=3, shuffle=shuffle)
         first, again = source.batch(0), source.batch(0)
-        for one, other in zip(flatten(first), flatten(again)):
-            assert is_aligned(one) and not np.shares_memory(one, other) and one.flags.writeable
+        for leaf, other in zip(flatten(first), flatten(again)):
+            assert is_aligned(leaf) and not np.shares_memory(leaf, other) and leaf.flags.writeable
     assert source.gives_away and source.bytes_per_batch == 3 * (6 + 4)
 
 

@@ -171,7 +171,9 @@ def test_an_order_by_length_is_an_order(
         groups = [sorted(lengths[ours[at : at + group]].tolist()) for at in range(0, len(ours), group)]
         full = [each for each in groups if len(each) == group]
         assert sorted(full) == full or shuffle
-        assert all(one[-1] <= two[0] for one, two in zip(sorted(full), sorted(full)[1:])), "groups do not overlap"
+        assert all(lower[-1] <= higher[0] for lower, higher in zip(sorted(full), sorted(full)[1:])), (
+            "groups do not overlap"
+        )
 
 
 def test_little_padding_is_left_and_the_order_is_still_a_shuffle() -> None:
@@ -200,9 +202,9 @@ def test_the_shards_of_a_step_have_similar_lengths() -> None:
 
 def test_lengths_are_part_of_the_fingerprint() -> None:
     source = ArraySource(np.arange(10), batch_size=2)
-    one, two = (source.by_length(lengths).fingerprint() for lengths in (range(10), range(1, 11)))
-    assert one != two and "order" not in source.fingerprint()
-    assert str(one["order"]).startswith("by_length(group=2, block=50, lengths=")
+    first, second = (source.by_length(lengths).fingerprint() for lengths in (range(10), range(1, 11)))
+    assert first != second and "order" not in source.fingerprint()
+    assert str(first["order"]).startswith("by_length(group=2, block=50, lengths=")
 
 
 def test_large_and_negative_lengths_give_the_same_order() -> None:

@@ -69,9 +69,9 @@ def records(make: Callable[[int], Any] = record, count: int = 23) -> Callable[[]
 def same(got: Any, wanted: Any) -> None:
     found, expected = flatten_with_paths(got), flatten_with_paths(wanted)
     assert [path for path, _ in found] == [path for path, _ in expected]
-    for (path, one), (_, other) in zip(found, expected):
-        assert one.dtype == other.dtype and one.shape == other.shape, path
-        assert one.tolist() == other.tolist(), path
+    for (path, array), (_, expected_array) in zip(found, expected):
+        assert array.dtype == expected_array.dtype and array.shape == expected_array.shape, path
+        assert array.tolist() == expected_array.tolist(), path
 
 
 OPTIONS: dict[str, Any] = dict(batch_size=4, epochs=2, shuffle=True, seed=1)
@@ -269,9 +269,9 @@ def test_a_cached_source_feeds_a_step(tmp_path: Path, graph: Any) -> None:
 
 
 def test_checkpoints_tell_caches_with_other_records_apart(tmp_path: Path) -> None:
-    one, other = (cached([i, 2], tmp_path / str(i), batch_size=1).fingerprint() for i in (1, 5))
-    assert one != other
-    assert cached([1, 2], tmp_path / "same", batch_size=1).fingerprint() == one
+    first, other = (cached([i, 2], tmp_path / str(i), batch_size=1).fingerprint() for i in (1, 5))
+    assert first != other
+    assert cached([1, 2], tmp_path / "same", batch_size=1).fingerprint() == first
 
 
 def test_huge_records_and_long_names_and_unicode(tmp_path: Path) -> None:

@@ -258,15 +258,15 @@ def test_all_else_of_the_fingerprint_is_as_before(tmp_path: Path) -> None:
 def test_equal_names_in_different_folders_are_told_apart(tmp_path: Path) -> None:
     files = {"cats/1": 3, "dogs/1": 3, "2": 3}
     swapped = {"dogs/1": 3, "cats/1": 3, "2": 3}
-    one, other = tfrecords(tmp_path / "a", files), tfrecords(tmp_path / "b", swapped)
-    assert one.fingerprint() != other.fingerprint()
+    first, other = tfrecords(tmp_path / "a", files), tfrecords(tmp_path / "b", swapped)
+    assert first.fingerprint() != other.fingerprint()
     shutil.move(tmp_path / "a", tmp_path / "moved")
     paths = [str(tmp_path / "moved" / name) for name in files]
-    assert TFRecordSource(paths, batch_size=2, parse_fn=int).fingerprint() == one.fingerprint()
+    assert TFRecordSource(paths, batch_size=2, parse_fn=int).fingerprint() == first.fingerprint()
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("first", "other", "same"),
     [
         (["x/a", "x/b"], ["y/z/a", "y/z/b"], True),
         (["a", "a"], ["x/a", "x/a"], True),
@@ -280,8 +280,8 @@ def test_equal_names_in_different_folders_are_told_apart(tmp_path: Path) -> None
         (["\udcff"], ["\udcfe"], False),
     ],
 )
-def test_names(one: list[str], other: list[str], same: bool) -> None:
-    found, wanted = (MapSource(paths, load=len, batch_size=1).fingerprint()["file_list"] for paths in (one, other))
+def test_names(first: list[str], other: list[str], same: bool) -> None:
+    found, wanted = (MapSource(paths, load=len, batch_size=1).fingerprint()["file_list"] for paths in (first, other))
     assert (found == wanted) is same
 
 

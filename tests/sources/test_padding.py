@@ -45,8 +45,8 @@ def test_the_mask_is_true_where_a_record_has_a_value(
     assert plain.fingerprint() == masked.fingerprint(), "checkpoints of one fit the other"
     for k in range(plain.num_batches or 0):
         batch, mask = masked.batch(k)
-        for (path, one), (_, two) in zip(flatten_with_paths(plain.batch(k)), flatten_with_paths(batch)):
-            assert (one == two).all() and one.dtype == two.dtype, path
+        for (path, padded), (_, with_mask) in zip(flatten_with_paths(plain.batch(k)), flatten_with_paths(batch)):
+            assert (padded == with_mask).all() and padded.dtype == with_mask.dtype, path
         for row, number in enumerate(plain.record_ids(k).tolist()):
             record = data[number]
             for leaf, array, flags in zip(flatten(record), flatten(batch), flatten(mask)):

@@ -56,9 +56,9 @@ def test_a_batch_keeps_the_size_of_each_record() -> None:
 
 
 def test_collate_does_the_same() -> None:
-    one, other = texts(collate="ragged"), texts().ragged()
-    assert one.spec == other.spec
-    assert one.batch(3)["words"].to_list() == other.batch(3)["words"].to_list()
+    first, other = texts(collate="ragged"), texts().ragged()
+    assert first.spec == other.spec
+    assert first.batch(3)["words"].to_list() == other.batch(3)["words"].to_list()
     assert texts(collate="ragged").pad(6).batch(0)["words"].shape == (4, 6), "the last call decides"
 
 
@@ -150,15 +150,15 @@ def test_records_of_files(tmp_path: Path) -> None:
 
 
 def test_combinations_are_ragged_as_a_whole() -> None:
-    one, two = texts().take(10), texts().skip(10)
-    joined = concatenate([one, two]).ragged()
+    first, second = texts().take(10), texts().skip(10)
+    joined = concatenate([first, second]).ragged()
     assert joined.batch(1)["words"].to_list() == [TEXTS[n]["words"] for n in joined.record_ids(1)]
-    mixed = mix([one, two], seed=3).ragged()
+    mixed = mix([first, second], seed=3).ragged()
     assert mixed.batch(0)["words"].to_list() == [TEXTS[n]["words"] for n in mixed.record_ids(0)]
     zipped = zip_records({"text": texts(), "n": ArraySource(np.arange(20), **OPTIONS)}).ragged()
     assert zipped.batch(2)["text"]["words"].to_list() == [TEXTS[n]["words"] for n in zipped.batch(2)["n"]]
     with pytest.raises(ValueError, match=re.escape("which is ragged. Call ragged() on the result.")):
-        concatenate([one.ragged(), two])
+        concatenate([first.ragged(), second])
     arranged = texts().by_length([len(text["words"]) for text in TEXTS]).ragged()
     assert len({len(row) for row in arranged.batch(1)["words"].to_list()}) < 4
 

@@ -57,7 +57,7 @@ def faulty(collate: Collate, length: str, **options: Any) -> MapSource:
     )
 
 
-def one(kind: str, fault: str) -> Collate:
+def only(kind: str, fault: str) -> Collate:
     return lambda records: KINDS[kind](FAULTS[fault](records))
 
 
@@ -68,13 +68,13 @@ def second(kind: str, fault: str) -> Collate:
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("make", [one, second])
+@pytest.mark.parametrize("make", [only, second])
 def test_collate_that_returns_other_rows_is_named(make: Any, kind: str, fault: str, length: str) -> None:
     if kind == "sparse" and fault == "drops all":
         pytest.skip("a sparse value without rows needs a shape of its own")
     source = faulty(make(kind, fault), length)
     assert source.batch(0) is not None and source.batch(1) is not None
-    with pytest.raises(SpecError, match=MESSAGE.format("the batch" if make is one else "component 'y'")):
+    with pytest.raises(SpecError, match=MESSAGE.format("the batch" if make is only else "component 'y'")):
         source.batch(2)
     with pytest.raises(SpecError, match="one row for each record"):
         faulty(make(kind, fault), length, batch_size=41, drop_remainder=False).batch(0)

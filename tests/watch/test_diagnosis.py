@@ -201,9 +201,9 @@ def test_what_is_fed_is_not_waited_for(graph: Any) -> None:
 
 def test_a_take_of_many_wants_as_many(graph: Any) -> None:
     shuffled = tf.RandomShuffleQueue(30, 20, tf.int64, [], name="shuffled")
-    some, one = shuffled.dequeue_many(4), shuffled.dequeue()
+    some, single = shuffled.dequeue_many(4), shuffled.dequeue()
     observer = Observer(graph, [])
-    assert observer.touches(Pending(0, 0.0, [some, one], None)).takes == {"shuffled": 4}
+    assert observer.touches(Pending(0, 0.0, [some, single], None)).takes == {"shuffled": 4}
     assert observer.probes["shuffled"].min_after_dequeue == 20
 
 

@@ -78,11 +78,11 @@ def derived(name: str, source: RecordSource) -> dict[str, RecordSource]:
     }
 
 
-def composed(one: str, other: str, first: RecordSource, second: RecordSource) -> dict[str, RecordSource]:
+def composed(first_name: str, second_name: str, first: RecordSource, second: RecordSource) -> dict[str, RecordSource]:
     return {
-        f"concatenate({one}, {other})": sources.concatenate([first, second]),
-        f"mix({one}, {other})": sources.mix([first, second], [2, 1], seed=5),
-        f"zip_records({one}, {other})": sources.zip_records({"a": first, "b": second}),
+        f"concatenate({first_name}, {second_name})": sources.concatenate([first, second]),
+        f"mix({first_name}, {second_name})": sources.mix([first, second], [2, 1], seed=5),
+        f"zip_records({first_name}, {second_name})": sources.zip_records({"a": first, "b": second}),
     }
 
 
@@ -92,8 +92,8 @@ def test_every_source_and_every_composition_of_two(tmp_path: Path) -> None:
     everything: dict[str, Source] = {**of_batches()}
     for name, source in records.items():
         everything.update(derived(name, source))
-    for (one, first), (other, second) in itertools.product(records.items(), repeat=2):
-        everything.update(composed(one, other, first, second))
+    for (first_name, first), (second_name, second) in itertools.product(records.items(), repeat=2):
+        everything.update(composed(first_name, second_name, first, second))
     for name, pair in composed("CachedSource", "a user's", records["CachedSource"], records["a user's"]).items():
         everything.update(derived(name, pair))
         if name.startswith("concatenate"):
@@ -128,10 +128,10 @@ def test_every_public_source_is_in_the_tables(tmp_path: Path) -> None:
 def test_a_cache_is_mapped_once_for_all_its_parts(tmp_path: Path) -> None:
     source = sources.cached(np.arange(COUNT), tmp_path / "cache", **OPTIONS)
     parts = sources.concatenate([source.skip(number) for number in range(9)])
-    with pools(Each({"one": source}, 1)) as (one,), pools(Each({"parts": parts}, 1)) as (several,):
-        for pool in (one, several):
+    with pools(Each({"one": source}, 1)) as (single,), pools(Each({"parts": parts}, 1)) as (several,):
+        for pool in (single, several):
             pool.make(0)
-        counts = [_mapped_files(pool.pids[0], str(tmp_path)) for pool in (one, several)]
+        counts = [_mapped_files(pool.pids[0], str(tmp_path)) for pool in (single, several)]
     assert counts[0] == counts[1] > 0
 
 

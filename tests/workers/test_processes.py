@@ -54,9 +54,9 @@ def first(source: Any, count: int) -> list[Any]:
 
 def assert_equal(first: list[Any], second: list[Any]) -> None:
     assert len(first) == len(second)
-    for one, other in zip(first, second):
-        for key in one:
-            np.testing.assert_array_equal(one[key], other[key])
+    for left, right in zip(first, second):
+        for key in left:
+            np.testing.assert_array_equal(left[key], right[key])
 
 
 def pool_in(sess: Any, graph: Any) -> WorkerPool:

@@ -27,9 +27,9 @@ from staging_tf1.workers.shipping import Shipment, unloaded
 
 
 def assert_same(first: Any, second: Any) -> None:
-    for one, other in zip(flatten(first), flatten(second), strict=True):
-        assert one.dtype == other.dtype
-        np.testing.assert_array_equal(one, other)
+    for left, right in zip(flatten(first), flatten(second), strict=True):
+        assert left.dtype == right.dtype
+        np.testing.assert_array_equal(left, right)
 
 
 def address_of(array: np.ndarray[Any, Any]) -> int:

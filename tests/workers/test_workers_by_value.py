@@ -91,11 +91,11 @@ def test_code_that_is_pickled_by_value_keeps_its_file_and_lines(kind: str) -> No
     value = _kinds()[kind]
     before, after = _codes(value), _codes(pickle.loads(_by_value(value)))
     assert before and len(before) == len(after)
-    for one, other in zip(before, after):
-        assert one is not other and one.co_filename == other.co_filename == __file__
-        assert list(one.co_lines()) == list(other.co_lines()) and one.co_name == other.co_name
+    for old, new in zip(before, after):
+        assert old is not new and old.co_filename == new.co_filename == __file__
+        assert list(old.co_lines()) == list(new.co_lines()) and old.co_name == new.co_name
         if kind != "traced":
-            assert one == other
+            assert old == new
 
 
 def test_source_text_without_a_file_is_moved_once_and_found_by_linecache() -> None:
@@ -107,9 +107,9 @@ def test_source_text_without_a_file_is_moved_once_and_found_by_linecache() -> No
         payload = _by_value([namespace["f"], namespace["g"]])
         assert len(payload) < 1.6 * len(text)
         del linecache.cache["<cell 7>"]
-        one, _ = pickle.loads(payload)
+        function, _ = pickle.loads(payload)
         with pytest.raises(ZeroDivisionError) as caught:
-            one(0)
+            function(0)
         assert "return 1 / x  # the cell" in "".join(traceback.format_exception(caught.value))
     finally:
         linecache.cache.pop("<cell 7>", None)

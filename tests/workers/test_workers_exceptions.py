@@ -156,8 +156,8 @@ def assert_like(got: BaseException | None, error: BaseException | None) -> None:
         assert getattr(got, name, "none") == getattr(error, name, "none"), name
     assert_like(got.__cause__, error.__cause__)
     assert_like(got.__context__, error.__context__)
-    for one, other in itertools.zip_longest(getattr(got, "exceptions", ()), getattr(error, "exceptions", ())):
-        assert_like(one, other)
+    for inner, wanted in itertools.zip_longest(getattr(got, "exceptions", ()), getattr(error, "exceptions", ())):
+        assert_like(inner, wanted)
 
 
 @pytest.mark.parametrize("name", errors())

@@ -234,14 +234,14 @@ def test_the_program_may_hold_the_last_batch_that_it_took() -> None:
 
 def test_workers_are_told_of_all_dropped_buffers_even_if_another_one_ends() -> None:
     buffers = Buffers(0, 1000, "test")
-    one, other = "one", "other"
-    buffers.add_owner(one)
-    buffer, _ = buffers.take(one, 0)
+    owner, other = "one", "other"
+    buffers.add_owner(owner)
+    buffer, _ = buffers.take(owner, 0)
     buffers.drop(buffer, 0)
     with pytest.raises(PeerGone):
         buffers.take(other, 1)
-    _, forgotten = buffers.take(one, 0)
+    _, forgotten = buffers.take(owner, 0)
     assert forgotten == [buffer]
     buffers.close()
     with pytest.raises(BuffersClosed):
-        buffers.take(one, 2)
+        buffers.take(owner, 2)
