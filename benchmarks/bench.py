@@ -176,7 +176,7 @@ class Table:
         return "\n".join(lines)
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = flags(__doc__, rounds=5)
     titles = [f"  {workload.title}" for workload in WORKLOADS.values()]
@@ -216,12 +216,12 @@ def plan(options: argparse.Namespace) -> dict[str, dict[str, Request]]:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the measurements and print the tables. Return 1 if a system failed."""
-    words = parser()
-    options = words.parse_args(argv)
+    parser = make_parser()
+    options = parser.parse_args(argv)
     try:
         tables = plan(options)
     except ValueError as error:
-        words.error(str(error))
+        parser.error(str(error))
     print(*(f"{name:12}  {value}" for name, value in describe_machine().items()), sep="\n")
     found = {}
     for name, requests in tables.items():

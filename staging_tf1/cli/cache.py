@@ -30,16 +30,16 @@ may be in the current folder. A program that calls cached(train_data, "out/train
 
 def main(argv: list[str]) -> int:
     """Run the command. Return 1 if a cache is missing, damaged, or cannot be built or removed."""
-    options = parser().parse_args(argv)
+    options = make_parser().parse_args(argv)
     if options.action == "build":
         return _build(options)
     act = _show if options.action == "show" else _remove
     return max([_reported(act, path, options) for path in dict.fromkeys(options.paths)])
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """Return the parser of `cache`."""
-    words = OneLineParser(
+    parser = OneLineParser(
         prog=_PROG,
         usage=f"{_PROG} show [--verify] PATH...\n"
         f"       {_PROG} build [options] MODULE:NAME PATH\n"
@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
         description="Shows, builds and removes the caches of staging.sources.cached().",
         epilog=_EPILOG,
     )
-    actions = words.add_subparsers(
+    actions = parser.add_subparsers(
         dest="action", metavar="ACTION", required=True, prog=_PROG, parser_class=OneLineParser
     )
     show = actions.add_parser("show", help="print what caches hold, their sizes, and when they were built")
@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     remove_it = actions.add_parser("remove", help="remove caches; refuses other folders")
     remove_it.add_argument("paths", metavar="PATH", nargs="+", help="the folder of a cache")
     _add_build(actions.add_parser("build", help="build a cache unless it is there and up to date"))
-    return words
+    return parser
 
 
 def _add_build(build: argparse.ArgumentParser) -> None:

@@ -24,7 +24,7 @@ example:
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """Return the parser of ``check``."""
     parser = parser_for_python_files(
         _PROG,
@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> int:
     """Check the given files and folders. The exit code is as in `_EPILOG`."""
-    options = parser().parse_args(argv)
+    options = make_parser().parse_args(argv)
     first = options.paths[0]
     try:
         rules = configuration.load(first if os.path.isdir(first) else os.path.dirname(first) or os.curdir)

@@ -25,7 +25,7 @@ _FILES, _FOLDERS = ("FILE", "PATH", "OUT", "DATA"), ("FOLDER",)
 _RUN_A_PROGRAM = ("run", "launch")
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """Return the parser of `completion`."""
     parser = OneLineParser(
         prog=_PROG,
@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> int:
     """Print the script. Return 2 if shtab is not installed."""
-    options = parser().parse_args(argv)
+    options = make_parser().parse_args(argv)
     try:
         import shtab
     except ModuleNotFoundError:
@@ -55,7 +55,7 @@ def _whole_parser(file: Mapping[str, Any], folder: Mapping[str, Any]) -> argpars
     commands = whole.add_subparsers(dest="command")
     for name, summary in COMMANDS.items():
         commands.add_parser(name, help=summary)
-        command = importlib.import_module(f"staging_tf1.cli.{name}").parser()
+        command = importlib.import_module(f"staging_tf1.cli.{name}").make_parser()
         if name in _RUN_A_PROGRAM:
             command.add_argument("program", nargs="*", metavar="FILE", help="the program and its arguments")
         commands.choices[name] = command  # the parser of the command itself, with the commands below it

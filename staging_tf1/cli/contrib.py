@@ -21,7 +21,7 @@ folder that {store.ENVIRONMENT_NAME} names, by default ~/.cache/staging_tf1, and
 
 def main(argv: list[str]) -> int:
     """Run the command. Return 1 if the files cannot be fetched, or there are none to show or remove."""
-    options = parser().parse_args(argv)
+    options = make_parser().parse_args(argv)
     try:
         return {"fetch": _fetch, "show": _show, "remove": _remove}[options.action](options)
     except (store.ContribError, OSError) as error:
@@ -29,22 +29,22 @@ def main(argv: list[str]) -> int:
         return 1
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """Return the parser of `contrib`."""
-    words = OneLineParser(
+    parser = OneLineParser(
         prog=_PROG,
         usage=f"{_PROG} fetch [--wheel FILE]\n       {_PROG} show\n       {_PROG} remove",
         description="Lends tf.contrib of TensorFlow 1.15.5 to programs under staging-tf1 run.",
         epilog=_EPILOG,
     )
-    actions = words.add_subparsers(
+    actions = parser.add_subparsers(
         dest="action", metavar="ACTION", required=True, prog=_PROG, parser_class=OneLineParser
     )
     fetch = actions.add_parser("fetch", help="fetch the files, unless they are there")
     fetch.add_argument("--wheel", metavar="FILE", help="TensorFlow 1.15.5's wheel, to download nothing")
     actions.add_parser("show", help="print the folder of the files and their size")
     actions.add_parser("remove", help="remove the files")
-    return words
+    return parser
 
 
 def _fetch(options: argparse.Namespace) -> int:

@@ -25,7 +25,7 @@ else that is fed.
 
 def main(argv: list[str]) -> int:
     """Run the command. Return 1 if the model cannot be exported."""
-    options = parser().parse_args(argv)
+    options = make_parser().parse_args(argv)
     import_quietly()
     from staging_tf1._tf import tf
     from staging_tf1.lifecycle.export import export_saved_model, last_checkpoint
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """Return the parser of `export`."""
     parser = OneLineParser(
         prog=_PROG,

@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
     return max([_look_at(path, options) for path in paths])
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """Return the parser of `index`."""
     parser = OneLineParser(
         prog=_PROG,
@@ -66,14 +66,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    words = parser()
-    options = words.parse_args(argv)
+    parser = make_parser()
+    options = parser.parse_args(argv)
     if (options.write is None) != (options.data is None):
-        words.error("--write OUT and --from DATA.npz must be used together")
+        parser.error("--write OUT and --from DATA.npz must be used together")
     if options.write is not None and options.files:
-        words.error(f"--write takes its records from --from: remove {options.files[0]}")
+        parser.error(f"--write takes its records from --from: remove {options.files[0]}")
     if options.write is None and not options.files:
-        words.error("got no file, expected at least one FILE to index")
+        parser.error("got no file, expected at least one FILE to index")
     return options
 
 

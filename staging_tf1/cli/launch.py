@@ -27,7 +27,7 @@ _TAKE_A_VALUE = ("--workers", "--ps", "--restarts", "--grace")
 _MOST_TASKS, _MOST_RESTARTS, _MOST_SECS = 1000, 10**6, 86_400
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """Return the parser of `launch`, for the options before the program."""
     parser = OneLineParser(
         prog=_PROG,
@@ -62,13 +62,13 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> int:
     """Run the tasks and return the exit code for their outcome. Return 2 if there is no such program."""
-    words = parser()
+    parser = make_parser()
     ours, named = split_program(argv, _TAKE_A_VALUE)
-    options = words.parse_args(ours)
+    options = parser.parse_args(ours)
     try:
         program = find_program(named)
     except ProgramError as error:
-        words.error(str(error))
+        parser.error(str(error))
     try:
         ports = free_ports(HOST, options.workers + options.ps)
     except OSError as error:

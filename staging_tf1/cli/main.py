@@ -39,19 +39,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
-    words = parser()
-    options = words.parse_args(argv)
+    parser = make_parser()
+    options = parser.parse_args(argv)
     if options.command is None:
-        words.print_help()
+        parser.print_help()
         return 0
     if options.command not in COMMANDS:
         hint = close_to(options.command, COMMANDS)
-        words.error(f"got {options.command!r}, expected one of {', '.join(COMMANDS)}{'.' * bool(hint)}{hint}")
+        parser.error(f"got {options.command!r}, expected one of {', '.join(COMMANDS)}{'.' * bool(hint)}{hint}")
     command = importlib.import_module(f"staging_tf1.cli.{options.command}")
     return int(command.main(options.arguments))
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the arguments before those of the command."""
     width = max(map(len, COMMANDS))
     parser = OneLineParser(

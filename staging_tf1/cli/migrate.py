@@ -27,7 +27,7 @@ example:
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """Return the parser of ``migrate``."""
     parser = parser_for_python_files(
         _PROG,
@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> int:
     """Migrate the given files and folders. The exit code is as in `_EPILOG`."""
-    options = parser().parse_args(argv)
+    options = make_parser().parse_args(argv)
     try:
         from staging_tf1.legacy.codemod import migration
     except ModuleNotFoundError as error:

@@ -20,7 +20,7 @@ example:
 _TAKE_A_VALUE = ("--package", "--stall-secs")
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """Return the parser of ``run``, for the options before the program."""
     parser = OneLineParser(
         prog="staging-tf1 run",
@@ -58,13 +58,13 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Run the program in place of this process. Return 2 if it cannot be started."""
     ours, program = split_program(argv, _TAKE_A_VALUE)
-    options = parser().parse_args(ours)
+    options = make_parser().parse_args(ours)
     packages = list(options.package)
     if not program:
-        parser().error("got no program, expected a script, or -m and a module")
+        make_parser().error("got no program, expected a script, or -m and a module")
     if program[0] == "-m":
         if len(program) == 1:
-            parser().error("-m needs the name of a module")
+            make_parser().error("-m needs the name of a module")
         packages.append(program[1].partition(".")[0])
     elif not os.path.exists(program[0]):
         complain("staging-tf1 run", f"file {program[0]!r} does not exist")

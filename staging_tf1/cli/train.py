@@ -179,7 +179,7 @@ def _check_checkpoint(logdir: str | None) -> None:
             )
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """Return the parser of `train`."""
     parser = OneLineParser(
         prog=_PROG,
@@ -205,7 +205,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> int:
     """Train and print the results. Return 1 if a file or folder cannot be used, 130 if interrupted."""
-    flags = vars(parser().parse_args(argv))
+    flags = vars(make_parser().parse_args(argv))
     try:
         # Before TensorFlow is imported, which takes seconds.
         if Layout.from_tf_config(os.environ.get("TF_CONFIG")).is_distributed:

@@ -177,7 +177,7 @@ def test_words_that_make_no_sense(words: list[str], message: str, capsys: pytest
 
 def test_the_settings_of_a_system_add_to_those_of_all_rows() -> None:
     words = ["W6", "--pools", "no_spinning,intra_op=3", "--systems", "staged:2,staged@intra_op=2"]
-    rows = bench.plan(bench.parser().parse_args(words))["W6"]
+    rows = bench.plan(bench.make_parser().parse_args(words))["W6"]
     assert list(rows) == ["const", "source", "staged:2", "staged@intra_op=2"]
     assert (rows["staged:2"].system, rows["staged:2"].threads) == ("staged", 2)
     cores = {name: config_of(row.pools).intra_op_parallelism_threads for name, row in rows.items()}
@@ -191,7 +191,7 @@ def test_the_page_lists_every_workload_and_system_and_its_commands_are_understoo
     commands = re.findall(r"^python benchmarks/bench\.py(.*?)(?:#.*)?$", PAGE, re.MULTILINE)
     assert len(commands) > 8
     for command in commands:
-        assert bench.plan(bench.parser().parse_args(shlex.split(command)))
+        assert bench.plan(bench.make_parser().parse_args(shlex.split(command)))
 
 
 def test_the_examples_in_docstrings() -> None:

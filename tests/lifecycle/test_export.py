@@ -15,7 +15,7 @@ import tensorflow.compat.v1 as tf
 from served import Loader
 
 import staging_tf1 as staging
-from staging_tf1.cli.export import parser
+from staging_tf1.cli.export import make_parser
 from staging_tf1.cli.main import main
 from staging_tf1.errors import BuildError, CheckpointError
 from staging_tf1.sources import ArraySource
@@ -339,7 +339,7 @@ def test_the_example_of_the_command_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    commands = re.findall(r"^  staging-tf1 (.*)$", parser().format_help(), re.MULTILINE)
+    commands = re.findall(r"^  staging-tf1 (.*)$", make_parser().format_help(), re.MULTILINE)
     assert [command.split()[0] for command in commands] == ["train", "export"]
     for command in commands:
         assert main([*command.split(), *(["--epochs", "1"] if "train" in command else [])]) == 0

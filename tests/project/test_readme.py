@@ -69,7 +69,7 @@ def test_the_training_commands_in_the_readme_are_understood() -> None:
     commands = [line.split("staging-tf1 train")[1] for line in lines if "staging-tf1 train" in line]
     assert len(commands) == 3
     for command in commands:
-        train.parser().parse_args(shlex.split(command))
+        train.make_parser().parse_args(shlex.split(command))
 
 
 def test_the_readme_says_what_ci_runs() -> None:

@@ -99,7 +99,7 @@ def _command_pages(folder: Path) -> str:
     os.environ["NO_COLOR"] = "1"  # newer versions of Python color the help
     rows, pages = "", ""
     for command, summary in COMMANDS.items():
-        parser = importlib.import_module(f"staging_tf1.cli.{command}").parser()
+        parser = importlib.import_module(f"staging_tf1.cli.{command}").make_parser()
         page = f"staging-tf1-{command}"
         _write(folder / f"{page}.rst", f"staging-tf1 {command}", "\n".join(map(_literal, _helps(parser))))
         rows += f"   * - :doc:`staging-tf1 {command} <{page}>`\n     - {summary}\n"
