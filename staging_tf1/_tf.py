@@ -399,7 +399,7 @@ def reopened(graph: Any) -> Iterator[None]:
         yield
     finally:
         if finalized:
-            # Of the class, because the graph's own method may have been wrapped.
+            # The class's method, because the graph's own may have been wrapped.
             type(graph).finalize(graph)
 
 

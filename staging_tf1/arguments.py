@@ -337,7 +337,7 @@ def path(caller: str, argument: str, value: Any, *, remote: bool = False) -> str
     """Check a path and return it as a string.
 
     Rejects integers, which `open` takes for file descriptors, and bytes, which messages cannot show. Rejects a scheme,
-    too, of which `open` would make a folder "s3:". `remote` allows it: for paths that only TensorFlow opens.
+    too: `open` would take it for a folder "s3:". `remote` allows it: for paths that only TensorFlow opens.
     """
     expected = "a path: a string or an os.PathLike"
     name = os.fspath(instance(caller, argument, value, (str, os.PathLike), expected))

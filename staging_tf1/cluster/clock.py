@@ -44,7 +44,7 @@ class Clock:
 
     @property
     def stood_still_secs(self) -> float:
-        """For how long this process has stood still in all, as far as it has noticed."""
+        """The seconds that this process has stood still in all, as far as it has noticed."""
         self.now()
         with self._lock:
             return self._lost

@@ -32,8 +32,8 @@ class Dealer:
         self._member, self._run_id = member, member.run_id
         self._names = Names(pipeline)
         self._workers = {str(task): task for task in member.layout.workers}
-        of_each = (self._names.ask, self._names.fence)
-        self._read = ["run", *(name(worker) for name in of_each for worker in self._workers)]
+        per_worker = (self._names.ask, self._names.fence)
+        self._read = ["run", *(name(worker) for name in per_worker for worker in self._workers)]
         self._variable = _Variable(member.layout, variable)
         self._num_batches = num_batches
         # None before the first round, and after an error: what is written is then uncertain, and is read again.

@@ -81,7 +81,7 @@ class Dealing:
         self._names, self._workers = names, list(workers)
         self._num_batches, self._window = num_batches, int(acked.cells.size)
         self._leases: dict[str, Lease] = {}
-        # Whose each batch is that is given and not acknowledged.
+        # By batch, the worker that has it: batches that are given and not acknowledged.
         self._holders: dict[int, str] = {}
         # Workers whose leases are given back in the next round.
         self._leaving: set[str] = set()

@@ -42,7 +42,7 @@ class Gate:
 
     @property
     def closed_secs(self) -> float:
-        """For how long the gate has been closed, if it is."""
+        """The seconds since the gate was closed, if it is."""
         return self._clock.now() - self._closed_at
 
     def close(self, holder: int | None = None) -> None:

@@ -284,7 +284,7 @@ class Member:
         if run is None or run["state"] != "initialized" or self.layout.differences(run["cluster"]):
             return False
         self.run_id, self.variables = run["id"], run.get("variables")
-        # That of a chief that was killed.
+        # The pause of a chief that was killed.
         self.ledger.remove([PAUSE])
         return True
 

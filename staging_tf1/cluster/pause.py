@@ -121,7 +121,7 @@ def _enqueue(name: str, number: int) -> Any:
 
 
 class Pauses:
-    """The pauses of a cluster, of which this task is a worker: the chief makes them, the others stand still in them.
+    """The pauses of a worker's cluster. The chief makes them, and the others stand still in them.
 
     Args:
       layout: the cluster.

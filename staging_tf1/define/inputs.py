@@ -80,7 +80,7 @@ def element_bytes(entry: Input) -> int | None:
     if source is not None:
         return source.bytes_per_batch if isinstance(source, Source) and source.features is None else None
     if entry.is_computed:
-        # The composite ones are tensors in the graph, of which each has a size.
+        # In the graph, composite values are tensors, and each has a size.
         return specs.element_bytes(specs.of_tensors(tf.nest.flatten(entry.values, expand_composites=True)), None)
     return specs.element_bytes(entry.given, None)
 

@@ -118,7 +118,7 @@ def _guarded(restore: Any) -> Any:
             restore(self, sess, save_path)
             return
         restoration = _Restoration(self, sess, tf.compat.as_text(os.fspath(save_path)))
-        if not restoration.is_of_session:
+        if not restoration.is_monitored:
             restoration.run(restore)
             return
         restoration.check_shapes()
@@ -171,13 +171,13 @@ class _Restoration:
     """A restore of one checkpoint by one saver.
 
     Attributes:
-      is_of_session: whether the saver is that of a monitored session.
+      is_monitored: whether the saver is that of a monitored session.
     """
 
     def __init__(self, saver: Any, session: Any, path: str) -> None:
         self.path = path
         self._saver, self._session = saver, session
-        self.is_of_session = saver is state_of(session.graph).savers.monitored
+        self.is_monitored = saver is state_of(session.graph).savers.monitored
         self._held = list(_held(saver, session.graph))
         # By name; None if the file is damaged: then the restore raises.
         self._shapes: dict[str, list[int]] | None = None
@@ -225,7 +225,7 @@ class _Restoration:
             run_unwrapped(session, ops)
         for pipeline in foreign:
             reason = f"the saver of checkpoint '{self.path}' does not restore its position"
-            self._begin_anew(pipeline, reason, _how_to_save(pipeline), may_raise=self.is_of_session)
+            self._begin_anew(pipeline, reason, _how_to_save(pipeline), may_raise=self.is_monitored)
         for pipeline, variables in lacking.items():
             if variables and variables[0] is pipeline.position_variables[0]:
                 reason = f"checkpoint '{self.path}' has no position of it"

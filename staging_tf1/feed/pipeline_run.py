@@ -271,7 +271,7 @@ def end_earlier(pipelines: Sequence[Pipeline], session: Any) -> None:
 def stop_all(runs: Sequence[PipelineRun]) -> None:
     """Stop several runs, with one `Session.run` for all that were started together."""
     for canceller in {id(run._canceller): run._canceller for run in runs}.values():
-        # Of two threads that stop the same runs, one stops all of them.
+        # If two threads stop the same runs, one of them stops all.
         with canceller.stopping:
             begun = [run for run in runs if run._canceller is canceller and run.begin_to_stop()]
             try:

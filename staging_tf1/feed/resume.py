@@ -30,7 +30,7 @@ Start = tuple[Producer, int]
 def resume_points(
     pipelines: Sequence[Pipeline], session: Any, before_change: Callable[[], None] | None = None
 ) -> list[list[Start]]:
-    """For each pipeline its producers, with the sources of the checkpoint, and the number of their first batch.
+    """Return the producers of each pipeline, with the sources of the checkpoint, and the number of their first batch.
 
     TensorFlow goes through the whole graph for each new set of ops, so all pipelines share the same few runs.
 

@@ -42,8 +42,9 @@ class ThreadState:
     batches: int = 0
     ignored: int = 0
     records: int = 0
-    # Of everything delivered; and of its strings.
+    # The bytes of everything delivered.
     bytes: int = 0
+    # The bytes of its strings.
     string_bytes: int = 0
     source_secs: float = 0.0
     # When the last stay in the source began and ended.

@@ -10,7 +10,7 @@ from staging_tf1.graph.dependencies import ancestors, functions_of
 
 # The ops that read from the service: DataServiceDataset, DataServiceDatasetV2 to V4.
 _READING = "DataServiceDataset"
-# Which of their inputs is the address of the dispatcher.
+# The index of their input that is the address of the dispatcher.
 _ADDRESS = 2
 
 

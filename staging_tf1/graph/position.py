@@ -44,9 +44,9 @@ class Saved(NamedTuple):
         """Return the state of the stream at the first position; None if the saved one is of another position."""
         if self.labelled_state is None:
             return None
-        # Of two concurrent steps, one may have saved the state and the other the position.
-        of, _, state = self.labelled_state.partition(b":")
-        return state if of == b"%d" % self.positions[0] else None
+        # The state and the position may come from two concurrent steps.
+        position, _, state = self.labelled_state.partition(b":")
+        return state if position == b"%d" % self.positions[0] else None
 
     @property
     def acked(self) -> Acked | None:

@@ -33,17 +33,19 @@ class Probe:
     key: str
     # False for an area.
     is_queue: bool
-    # A scalar int32, and a scalar bool (None for an area, which cannot be closed, and for a barrier).
+    # A scalar int32.
     size: Any
+    # A scalar bool. None for an area, which cannot be closed, and for a barrier.
     closed: Any | None
     # In elements; 0 is unbounded.
     capacity: int
     # Elements that a dequeue leaves in a shuffle queue; 0 for everything else.
     min_after_dequeue: int
-    # Fails a waiting get; lets a waiting put through, or fails it. None if no op can.
+    # Fails a waiting get. None if no op can.
     wake_takers: Any | None
+    # Lets a waiting put through, or fails it. None if no op can.
     wake_putters: Any | None
-    # Of a barrier: the number of elements that lack a component.
+    # The number of elements of a barrier that lack a component.
     incomplete: Any | None = None
 
 

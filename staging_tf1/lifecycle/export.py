@@ -55,8 +55,8 @@ def export_saved_model(
       folder: where to write. It may exist if it is empty.
       inputs: tensors or sparse tensors, by their names in the signature.
       outputs: the same for what the model returns.
-      checkpoint: the path of a checkpoint (`model.ckpt-100`) or of one of its files, or a folder, of which the last
-        one is taken.
+      checkpoint: the path of a checkpoint (`model.ckpt-100`) or of one of its files, or a folder, for the
+        last checkpoint in it.
       batch_size: the first dimension of all inputs, or "any". None is what the graph knows: `staged()` returns tensors
         of a fixed one if all batches are equal. Such a model may have computed with that number, as in
         `sum / x.shape[0]`, and nothing in the graph tells: "any" is for those that did not.

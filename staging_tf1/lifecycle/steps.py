@@ -109,7 +109,7 @@ class Steps:
             ready = [(lockstep, *lockstep.first_puts()) for lockstep in self._lockstep.values()]
             if any(puts for _, puts, _ in ready):
                 # One run for all.
-                feeds = {key: fed for _, _, feeds_of_lockstep in ready for key, fed in feeds_of_lockstep.items()}
+                feeds = {key: value for _, _, fed in ready for key, value in fed.items()}
                 every = [puts for _, puts, _ in ready]
                 try:
                     with self.timed.waits(every):

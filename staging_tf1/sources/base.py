@@ -225,6 +225,6 @@ class StreamSource(_Batched, abc.ABC):
 
 
 def check_parsed(caller: str, source: Source) -> None:
-    """Raise ValueError if the graph parses the records, of which the source has only the bytes."""
+    """Raise ValueError if the graph parses the records: the source has only their bytes."""
     if source.features is not None:
         raise ValueError(f"{caller} got {source!r} with features=, which the graph parses. Use parse_fn=.")

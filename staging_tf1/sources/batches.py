@@ -145,7 +145,7 @@ class Batches:
 
     @functools.cached_property
     def order(self) -> Order:
-        """Which record is at which place of which epoch."""
+        """The order of the records: which one is at each place of each epoch."""
         if self.arrangement is not None:
             return self.arrangement.order(self.chosen, self.seed, self.options.shuffle, self.shard)
         seed = self.seed if self.options.shuffle else None
@@ -153,7 +153,7 @@ class Batches:
 
     @functools.cached_property
     def schedule(self) -> Schedule:
-        """Which places are in which batch."""
+        """The places of each batch."""
         options = self.options
         return Schedule(
             self.order.num_records, options.batch_size, options.epochs, options.drop_remainder, options.across_epochs

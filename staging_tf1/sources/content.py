@@ -1,4 +1,4 @@
-"""A sample of the records of a source in memory, by which the workers of a cluster see whether they have the same.
+"""A sample of the records of a source in memory. It tells the workers of a cluster whether they have the same.
 
 Integers and texts are hashed. Floats are summed up, and compared with a tolerance: another machine may have computed
 them with other instructions.
@@ -65,7 +65,7 @@ def _sampled(records: Iterable[Iterable[Any]]) -> tuple[str, list[float]]:
             kind = array.dtype.kind
             if kind in "biu":
                 digest.update(array.astype("<i8").tobytes())
-            # Of the other kinds, V is that of bfloat16 and its like.
+            # V is the kind of bfloat16 and its like.
             elif kind in "fV":
                 # Weighted, so that another order has another sum.
                 sums.append(float(array.astype(np.float64) @ np.linspace(1.0, 2.0, len(array))))

@@ -100,7 +100,7 @@ class StoreView:
     inputs: tuple[str, ...] = ()
     # Whether it has a QueueRunner of TensorFlow's that was never started in this session.
     idle_runner: bool = False
-    # Of a barrier: the elements that lack a component.
+    # The elements of a barrier that lack a component.
     incomplete: int = 0
     # The line that made its put: "train.py:40". Empty if that is not looked for.
     put_at: str = ""

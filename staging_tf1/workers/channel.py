@@ -46,7 +46,7 @@ class Start(NamedTuple):
 
     # A pickled `Setup`.
     payload: Payload
-    # That of the shipped source.
+    # The descriptor of the shipped source.
     descriptors: Sequence[int]
 
 
@@ -57,7 +57,7 @@ class Make(NamedTuple):
     buffer: int
     # The size of the buffer, in bytes.
     nbytes: int
-    # That of the buffer, if it is new to the worker; else empty.
+    # The descriptor of the buffer, if it is new to the worker; else empty.
     descriptors: Sequence[int]
 
 
@@ -68,7 +68,7 @@ class Move(NamedTuple):
     buffer: int
     # The size of the buffer, in bytes.
     nbytes: int
-    # That of the buffer, if it is new to the worker; else empty.
+    # The descriptor of the buffer, if it is new to the worker; else empty.
     descriptors: Sequence[int]
 
 

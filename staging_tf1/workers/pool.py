@@ -74,7 +74,7 @@ class WorkerPool:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Its name, for messages."""
         return self._options.name
 
     @property

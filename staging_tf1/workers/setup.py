@@ -29,7 +29,7 @@ __all__ = [
 LIFE, STATUS, TRACES, LANES = 3, 4, 5, 6
 # The status of a worker that makes no batch.
 IDLE, STARTING = -1, -2
-# Of each status: a cache line.
+# The bytes of each status: a cache line.
 _BYTES = 64
 
 
@@ -53,7 +53,7 @@ class Setup(NamedTuple):
 
     # "train:0", for messages.
     name: str
-    # Among the workers of its pool.
+    # Its index among the workers of its pool.
     number: int
     # The source to read, among those that were shipped together.
     source_index: int

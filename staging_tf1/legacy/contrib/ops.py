@@ -181,10 +181,10 @@ def _old_hashes(indices: Any, values: Any, shapes: Any, dense: Any, num_buckets:
             [_combined(cross, num_buckets) for cross in itertools.product(*_features(row, sparse, arrays[3 * count :]))]
             for row in range(size)
         ]
-        places = [(row, column) for row, of_row in enumerate(hashes) for column in range(len(of_row))]
+        places = [(row, column) for row, row_hashes in enumerate(hashes) for column in range(len(row_hashes))]
         return (
             np.array(places, np.int64).reshape(-1, 2),
-            np.array([value for of_row in hashes for value in of_row], np.int64),
+            np.array([value for row_hashes in hashes for value in row_hashes], np.int64),
             np.array([size, max(map(len, hashes), default=0)], np.int64),
         )
 

@@ -136,7 +136,7 @@ def _of_dataset(dataset: Any, options: ReadOptions) -> CacheInput:
 
     def blocks(_: int) -> Iterator[Block]:
         for value, stacked in elements.blocks(None if options.batched else options.limit):
-            # Of stacked batches, each is a block.
+            # Each batch of a stack is a block.
             values = rows_of(value) if stacked and options.batched else [value]
             yield from _stream(values, stacked or options.batched)
 
