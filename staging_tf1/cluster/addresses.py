@@ -23,8 +23,9 @@ class Addresses:
 
     def __init__(self, layout: Layout) -> None:
         self._layout, self.jobs = layout, layout.to_json()
-        # The process of each parameter server that has told its addresses, and how they differ.
+        # The process of each parameter server that has told its addresses.
         self._told: dict[Task, str] = {}
+        # How they differ from those of this task.
         self._different: dict[Task, str] = {}
 
     def wanted(self) -> list[str]:

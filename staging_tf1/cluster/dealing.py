@@ -96,7 +96,7 @@ class Dealing:
             given = (batch for _, first, end in lease.spans for batch in range(first, end))
             self._holders |= dict.fromkeys(unacked.intersection(given), worker)
         free = unacked.difference(self._holders)
-        # Those that were given before, and are nobody's. In order, because it is a heap.
+        # Batches that were given before, and are nobody's. Sorted, because it is a heap.
         self._free = sorted(batch for batch in free if num_batches is None or batch < num_batches)
 
     @property

@@ -32,8 +32,10 @@ class Gate:
         self._closed_at = 0.0
         # The thread whose runs pass while the gate is closed.
         self._holder: int | None = None
-        # The runs under way that take a batch, and the others.
-        self._taking = self._others = 0
+        # The runs under way that take a batch.
+        self._taking = 0
+        # The other runs under way.
+        self._others = 0
 
     @property
     def is_closed(self) -> bool:

@@ -80,8 +80,9 @@ class Signs:
     def forget(self) -> None:
         """Begin again, as if no task had given a sign."""
         with self._lock:
-            # The last sign of each task, and how long this one had listened when it came.
+            # The last sign of each task, with the value of `_listened` when it came.
             self._seen: dict[Task, tuple[Any, float]] = {}
+            # The seconds that this task has listened.
             self._listened = 0.0
             self._heard_at = self._clock.now()
 

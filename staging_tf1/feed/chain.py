@@ -24,8 +24,9 @@ class Look(NamedTuple):
     fed: Sequence[Any]
     # The ops that the run executes, by name. Empty if only `Session.run` understands the fetches.
     ops: Mapping[str, Any]
-    # The sinks that the run takes an element from, and their pipelines.
+    # The sinks that the run takes an element from.
     sinks: frozenset[Sink]
+    # The pipelines of these sinks.
     pipelines: tuple[Pipeline, ...]
 
     def towers_of(self, pipeline: Pipeline) -> tuple[int, ...]:
@@ -38,8 +39,9 @@ class RunPlan(NamedTuple):
 
     # Its name in TensorFlow's profile.
     event: str
-    # The sinks that it takes an element from, and their pipelines.
+    # The sinks that it takes an element from.
     sinks: frozenset[Sink]
+    # The pipelines of these sinks.
     pipelines: tuple[Pipeline, ...]
     # What acts around it, the outermost first.
     stages: tuple[Stage, ...]

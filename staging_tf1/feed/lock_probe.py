@@ -32,8 +32,9 @@ class _Samples:
     count: int = 0
     # How many met a held GIL.
     held: int = 0
-    # From one sample to the next, and the CPU time of the main thread.
+    # The time from each sample to the next.
     secs: float = 0.0
+    # The CPU time of the main thread meanwhile.
     main_secs: float = 0.0
 
 

@@ -29,9 +29,9 @@ _LOST_SECS = 2.0
 class NextBatch(NamedTuple):
     """One batch to read."""
 
-    # In the order in which this process delivers, from 0.
+    # Its place in the order in which this process delivers, from 0.
     place: int
-    # In the order of the source.
+    # Its index in the source.
     batch: int
 
 
@@ -129,7 +129,7 @@ class LeasedSupply:
         self._now, self._pauses = cluster.member.clock.now, Backoff(cluster.layout)
         self._fence_key, self._run = cluster.member.fence_key, cluster.member.run_id
         self._look, self._skip = look, skip
-        # Given by the chief, and not yet returned by `next`.
+        # Batches given by the chief, and not yet returned by `next`.
         self._left: deque[int] = deque()
         self._given = self._asked = self._place = 0
         self._pace = Pace()

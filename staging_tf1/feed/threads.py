@@ -49,8 +49,9 @@ class ThreadState:
     source_secs: float = 0.0
     # When the last stay in the source began and ended.
     last_in_source: tuple[float, float] = (0.0, 0.0)
-    # Seconds in the source, and their CPU time, of the batches that were measured.
+    # Seconds in the source, of the batches that were measured.
     measured_secs: float = 0.0
+    # CPU seconds meanwhile.
     measured_cpu_secs: float = 0.0
     put_secs: float = 0.0
     thread: threading.Thread | None = None

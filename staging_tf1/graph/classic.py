@@ -25,8 +25,9 @@ class Dequeue(NamedTuple):
 class Filler:
     """A put whose values come from feed queues only."""
 
-    # The name of the put op; and the dequeues that it depends on, by name.
+    # The name of the put op.
     put: str
+    # The dequeues that it depends on, by name.
     dequeues: dict[str, Dequeue]
     # The tensors to compute first and then feed, so that the put cannot meet the end of the data.
     cut: tuple[Any, ...]

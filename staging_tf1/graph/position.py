@@ -57,8 +57,9 @@ class Saved(NamedTuple):
 class TowerRange(NamedTuple):
     """Which towers of a pipeline this process has. In a cluster, the other workers have the rest."""
 
-    # The first of its towers, and how many it has.
+    # The index of its first tower.
     first: int
+    # How many it has.
     towers: int
     # How many all workers have. Where the chief hands out the batches of one common order, all count as one.
     all_towers: int

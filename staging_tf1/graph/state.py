@@ -63,7 +63,7 @@ class Store:
 class KnownStores:
     """The kernels' stores of one graph."""
 
-    # As declared by our areas, and by ops found in the graph.
+    # The stores as our areas, and ops found in the graph, declare them.
     by_key: dict[StoreKey, Store] = field(default_factory=dict)
     # How many of the graph's ops have been searched for stores that were imported or made by other code.
     searched_ops: int = 0
@@ -96,7 +96,7 @@ class SharedOps:
 
     # What looks at an area or queue without waiting, by the key of that area or queue.
     probes: dict[str, Probe] = field(default_factory=dict)
-    # Those on the queue of `SyncReplicasOptimizer`; None without such a queue.
+    # The ops on the queue of `SyncReplicasOptimizer`; None without such a queue.
     sync_tokens: SyncTokens | None = None
     # The tensor with the names of the uninitialized variables, by the names of the variables that are asked about.
     uninitialized: dict[tuple[str, ...], Any] = field(default_factory=dict)

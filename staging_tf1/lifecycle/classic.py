@@ -49,8 +49,9 @@ class _AreaUse(NamedTuple):
 
     puts: frozenset[str]
     groups: Sequence[_Group]
-    # How many elements the queues behind the puts hold, and how many they need for no put to meet the end.
+    # Reads how many elements the queues behind the puts hold.
     sizes: Callable[[], Sequence[Any]]
+    # How many elements they need for no put to meet the end.
     needs: Sequence[int]
     # The areas that the run takes from but does not put into.
     drained: Sequence[ClassicArea]

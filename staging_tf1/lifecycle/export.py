@@ -251,8 +251,9 @@ class _ServingGraph(NamedTuple):
     inputs: dict[str, Any]
     outputs: dict[str, Any]
     saver: Any
-    # Fills the tables and initializes local variables; and the files that the tables read.
+    # Fills the tables and initializes local variables.
     main_op: Any
+    # The files that the tables read.
     assets: list[Any]
 
 

@@ -65,7 +65,7 @@ class InterruptWatcher:
         self._catches_sigterm = catches_sigterm
         # Whether the handler of SIGTERM is to be removed.
         self._has_set_handler = False
-        # What a handler has raised and no step has seen yet.
+        # The exception that a handler has raised and no step has seen yet.
         self._owed: BaseException | None = None
         self.has_interrupted = False
         self.is_watching = False

@@ -28,8 +28,9 @@ class _Component(NamedTuple):
 
     path: str
     spec: ArraySpec
-    # For each dimension, whether sizes may differ; and the size to pad to, None for the longest of the batch.
+    # For each dimension, whether sizes may differ.
     varies: tuple[bool, ...]
+    # For each dimension, the size to pad to; None for the longest of the batch.
     target: tuple[int | None, ...]
     value: Any
 

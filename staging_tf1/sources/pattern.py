@@ -184,8 +184,9 @@ def _drawn_of_many(counts: tuple[int, ...], seed: int) -> list[int]:
     )
     drawn = []
     following = [0] * len(counts)
-    # By place, the sources whose next record may come there at the earliest; and those whose record may come now.
+    # By place, the sources whose next record may come there at the earliest.
     coming: list[list[int]] = [list(range(len(counts))), *([] for _ in range(length))]
+    # The sources whose next record may come now.
     ready: list[tuple[float, int]] = []
     for place in range(length):
         for source in coming[place]:

@@ -44,13 +44,15 @@ class FeederView:
     """A feed thread."""
 
     name: str
-    # One of the constants of `feed.threads`, and for how long.
+    # What it does: one of the constants of `feed.threads`.
     doing: str
+    # For how long it has done it.
     secs: float
     # The number of the last batch that its source made; -1 before the first, or if the graph computes the batches.
     batch: int
-    # Batches delivered, and the mean seconds that the source, or the put, took for each.
+    # Batches delivered.
     batches: int
+    # The mean seconds that the source took for a batch, and the put.
     mean_source_secs: float
     mean_put_secs: float
     location: str
@@ -66,24 +68,30 @@ class StoreView:
     name: str
     # "staged" (an area of `staged()`), "queue", "barrier", or "area" (a plain one).
     kind: str
-    # In elements. A size of None could not be read; a capacity of 0 is unbounded.
+    # In elements. None: it could not be read.
     size: int | None
+    # In elements. 0 is unbounded.
     capacity: int
     # None: unknown, or it cannot be closed.
     closed: bool | None
-    # How many elements the step takes at once, and whether the step puts into it.
+    # How many elements the step takes at once.
     wanted: int = 0
+    # Whether the step puts into it.
     step_puts: bool = False
     min_after_dequeue: int = 0
-    # Our feed threads; and, if it has no pipeline, how many other threads are running a put.
+    # Our feed threads.
     feeders: tuple[FeederView, ...] = ()
+    # How many other threads are running a put, if it has no pipeline.
     putters: int = 0
-    # With several towers: the pipeline, the number of the tower, and batches that wait for their round.
+    # The name of its pipeline, if that has several towers.
     pipeline: str = ""
+    # The number of its tower there.
     tower: int = 0
+    # Batches of this tower that wait for their round.
     withheld: int = 0
-    # The inputs of its puts that have ended; and whether an input may have ended unnoticed, such as a dataset.
+    # The inputs of its puts that have ended.
     over: tuple[str, ...] = ()
+    # Whether an input may have ended unnoticed, such as a dataset.
     may_be_over: bool = False
     # Whether the step itself fills it.
     lockstep: bool = False
@@ -93,8 +101,9 @@ class StoreView:
     service: str = ""
     # The exception that ended its feeding.
     error: str = ""
-    # Whether the graph has an op that puts into it, and an op that takes from it.
+    # Whether the graph has an op that puts into it.
     has_put: bool = True
+    # Whether the graph has an op that takes from it.
     has_take: bool = True
     # The names of the stores that its puts take from.
     inputs: tuple[str, ...] = ()
@@ -112,7 +121,7 @@ class StoreView:
 class TaskView:
     """Another task of the cluster."""
 
-    # "worker 1", and its address.
+    # "worker 1".
     name: str
     address: str
     # Seconds since its last sign of life, as far as this task has heard.
