@@ -41,12 +41,12 @@ class Addresses:
     def note(self, entries: Mapping[str, Any]) -> None:
         """Compare what is among these entries of the ledger."""
         for server in self._layout.servers:
-            told, sign = entries.get(f"layout/{server}"), entries.get(f"task/{server}")
-            if told is not None:
-                self._told[server] = told["process"]
+            entry, sign = entries.get(f"layout/{server}"), entries.get(f"task/{server}")
+            if entry is not None:
+                self._told[server] = entry["process"]
                 self._different.pop(server, None)
-                if told["jobs"] != self.jobs:
-                    self._different[server] = self._differs(str(server), told, told["jobs"])
+                if entry["jobs"] != self.jobs:
+                    self._different[server] = self._differs(str(server), entry, entry["jobs"])
             elif server == self._layout.task or sign is None or not self.have_told(server, sign["process"]):
                 self._told.pop(server, None)
 

@@ -400,8 +400,8 @@ def await_workers(cluster: Cluster, check: Callable[[], None]) -> None:
     cluster.missed = missing
     if new and cluster.may_miss:
         named = ", ".join(new)
-        said = _GIVEN if cluster.member.shared_inputs else _MISSING
-        warn(f"{cluster.member_task} ends without {named}. {said}.", StagingWarning)
+        consequence = _GIVEN if cluster.member.shared_inputs else _MISSING
+        warn(f"{cluster.member_task} ends without {named}. {consequence}.", StagingWarning)
 
 
 def check_not_left_behind(cluster: Cluster) -> None:

@@ -138,7 +138,7 @@ class Connection:
 
 
 def recovered_from(error: Exception) -> Exception | None:
-    """Return the error that makes a MonitoredSession create its session anew, made of `error`; None if there is none.
+    """Turn `error` into one that makes MonitoredSession recreate its session; None if it is of another kind.
 
     A step that a lost server interrupts may have been cancelled first.
 

@@ -24,7 +24,7 @@ class Dealer:
     Args:
       member: the chief.
       pipeline: the name of the pipeline.
-      variable: the name of the variable on the first parameter server that holds which batches are acknowledged.
+      variable: the name of the variable with the acknowledged batches, on the first parameter server.
       num_batches: how many there are; None if endless.
     """
 

@@ -315,8 +315,8 @@ class Member:
         Args:
           ready: the names of the pipelines, each with what all workers must have in common.
         """
-        told = {f"ready/{name}": {"run": self.run_id, "input": own} for name, own in (ready or {}).items()}
-        self.ledger.write({**told, "run": self._run("initialized")})
+        entries = {f"ready/{name}": {"run": self.run_id, "input": own} for name, own in (ready or {}).items()}
+        self.ledger.write({**entries, "run": self._run("initialized")})
 
     def check_inputs(self, inputs: Mapping[str, Input]) -> None:
         """Check that pipelines of a chief that continues a run have the same input as the chief before.
@@ -330,10 +330,10 @@ class Member:
 
     def _has_same_input(self, name: str, own: Input, entries: dict[str, Any], other: str) -> bool:
         """Check what the chief has told of a pipeline's input. Return whether it has told."""
-        told = entries.get(f"ready/{name}")
-        if told is not None:
-            check_same_input(name, own, told["input"], str(self.task), other)
-        return told is not None
+        entry = entries.get(f"ready/{name}")
+        if entry is not None:
+            check_same_input(name, own, entry["input"], str(self.task), other)
+        return entry is not None
 
     @contextmanager
     def telling_failures(self) -> Iterator[None]:
@@ -355,8 +355,8 @@ class Member:
         self.ledger.write({"run": self._run("failed", f"{type(error).__name__}: {error}")})
 
     def _run(self, state: str, why: str = "") -> dict[str, Any]:
-        told = {"why": why, "cluster": self.addresses.jobs, "variables": self.variables}
-        return {"id": self.run_id, "state": state, **told, **self._identity}
+        contents = {"why": why, "cluster": self.addresses.jobs, "variables": self.variables}
+        return {"id": self.run_id, "state": state, **contents, **self._identity}
 
     def await_workers(self, check: Callable[[], None] = lambda: None) -> list[Task]:
         """Wait until every other worker has finished. Return those that have not, and are silent.
@@ -411,7 +411,7 @@ class Member:
             self.addresses.check_chief(run)
             if run["state"] == "failed":
                 raise ClusterError(f"{self.layout.chief} could not begin: {run['why']}")
-            current = {name: told for name, told in entries.items() if name == "run" or told["run"] == run["id"]}
+            current = {name: entry for name, entry in entries.items() if name == "run" or entry["run"] == run["id"]}
             ready = [self._has_same_input(name, own, current, "the chief") for name, own in pipelines.items()]
             return run["state"] == "initialized" and all(ready)
 

@@ -292,7 +292,7 @@ class Pauses:
         return asked
 
     def _await_rest(self, asked: Mapping[Task, Any], pause: str, secs: float) -> None:
-        """Wait until the workers that were asked, with their fences, stand still; for some of them in vain."""
+        """Wait until the workers in `asked` stand still, and give up those that do not. `asked` has their fences."""
         layout, began, waiting = self._layout, self._clock.now(), list(asked)
         given_up: set[Task] = set()
         probes: dict[Task, Probe] = {}
@@ -302,11 +302,11 @@ class Pauses:
             passed = self._clock.now() - began
             # All must stand still, so the order does not matter.
             looked = waiting[:_LOOKED_AT]
-            said = self._ledger.read([_still(task) for task in looked])
-            still = {task for task in looked if said.get(_still(task)) == [pause, True]}
+            answers = self._ledger.read([_still(task) for task in looked])
+            still = {task for task in looked if answers.get(_still(task)) == [pause, True]}
             self._stuck -= still
             for task in (task for task in looked if task not in still):
-                answered = said.get(_still(task), [""])[0] == pause
+                answered = answers.get(_still(task), [""])[0] == pause
                 known = task in self._stuck and (answered or asked[task] is None)
                 patience = _STUCK_SECS if known else secs if answered else min(secs, _ANSWER_SECS)
                 if passed > _PROBE_AFTER_SECS and task not in probes:

@@ -65,9 +65,9 @@ class ServerWatch:
         task = self._layout.task
         for server in self._silent():
             silent = self._silent_secs(server)
-            for said in unreachable(self._layout, [server]):
+            for problem in unreachable(self._layout, [server]):
                 raise ClusterError(
-                    f"{task}: {said}, and has been silent for {silent:.0f} s. "
+                    f"{task}: {problem}, and has been silent for {silent:.0f} s. "
                     f"{self.patience().reason or _SERVER_CURE.format(server=server, task=task)}"
                 )
             if server in self._cut_off:

@@ -18,13 +18,13 @@ CONTENT = "content"
 _TOLERANCE = 1e-3
 
 
-def check_same_input(pipeline: str, own: Input, told: Input, task: str, other: str) -> None:
+def check_same_input(pipeline: str, own: Input, reference: Input, task: str, other: str) -> None:
     """Check that `task` has the input that the chief has told of.
 
     Args:
       pipeline: its name.
       own: what this task has.
-      told: what the chief has.
+      reference: what the chief has.
       task: this task, for messages.
       other: what has the other input, for messages.
 
@@ -33,7 +33,7 @@ def check_same_input(pipeline: str, own: Input, told: Input, task: str, other: s
     """
     for key, value in own.items():
         # Another kind of source has none of it; that is found in the fingerprint.
-        theirs = told.get(key, value)
+        theirs = reference.get(key, value)
         if key == CONTENT:
             _check_content(pipeline, value, theirs, task, other)
         elif value != theirs:
@@ -43,8 +43,8 @@ def check_same_input(pipeline: str, own: Input, told: Input, task: str, other: s
             )
 
 
-def _check_content(pipeline: str, own: Input, told: Input, task: str, other: str) -> None:
-    differing = [part for part, sample in own.items() if not _agree(sample, told.get(part, sample))]
+def _check_content(pipeline: str, own: Input, theirs: Input, task: str, other: str) -> None:
+    differing = [part for part, sample in own.items() if not _agree(sample, theirs.get(part, sample))]
     if differing:
         raise ClusterError(
             f"pipeline '{pipeline}': {', '.join(differing)} of the source of {task} differs from that of {other}, in a "
@@ -53,8 +53,8 @@ def _check_content(pipeline: str, own: Input, told: Input, task: str, other: str
         )
 
 
-def _agree(sample: Any, told: Any) -> bool:
-    (digest, sums), (their_digest, their_sums) = sample, told
+def _agree(sample: Any, other: Any) -> bool:
+    (digest, sums), (their_digest, their_sums) = sample, other
     if digest != their_digest or len(sums) != len(their_sums):
         return False
     size = np.abs(np.nan_to_num(their_sums, posinf=0.0, neginf=0.0)).mean() if sums else 0.0

@@ -114,8 +114,8 @@ class Signs:
 
     def described(self, task: Task) -> str:
         """Return `task` with its address and its last sign of life, for messages."""
-        said = f"silent for {self.silent_secs(task):.0f} s" if self.knows(task) else "never seen"
-        return f"{task} at {self._layout.address(task)} ({said})"
+        last_sign = f"silent for {self.silent_secs(task):.0f} s" if self.knows(task) else "never seen"
+        return f"{task} at {self._layout.address(task)} ({last_sign})"
 
     def knows(self, task: Task) -> bool:
         """Return whether `task` has given a sign of life."""

@@ -90,12 +90,12 @@ def wait_until(
             entries = {}
         if entries and done(entries):
             return entries
-        said = waits_for(entries)
+        awaited = waits_for(entries)
         if not entries and clock.now() - answered > FIRST_LOG_SECS:
             server = layout.servers[0]
-            said = f"{server} at {layout.address(server)}, which does not answer"
-        if said and clock.now() >= next_log:
-            logging.info("%s waits for %s", layout.task, said)
+            awaited = f"{server} at {layout.address(server)}, which does not answer"
+        if awaited and clock.now() >= next_log:
+            logging.info("%s waits for %s", layout.task, awaited)
             next_log = clock.now() + LOG_SECS
         time.sleep(pauses.next())
 

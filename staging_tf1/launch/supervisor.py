@@ -331,15 +331,17 @@ class _Supervisor:
             self._signal_servers()
             return
         if status != 0:
-            said = f"{task.name} {f'exited with code {status}' if status > 0 else f'was ended by {name_of(-status)}'}"
+            outcome = (
+                f"{task.name} {f'exited with code {status}' if status > 0 else f'was ended by {name_of(-status)}'}"
+            )
             count = self._restarted.get(task, 0) + 1
             if count > self._restarts:
-                self._fail(said, status if status > 0 else 128 - status)
+                self._fail(outcome, status if status > 0 else 128 - status)
             elif self._workers_finished:
-                self._say(f"{said}; not restarting it, because all workers have finished")
+                self._say(f"{outcome}; not restarting it, because all workers have finished")
             else:
                 self._restarted[task] = count
-                self._say(f"{said}; restarting it ({count} of {self._restarts})")
+                self._say(f"{outcome}; restarting it ({count} of {self._restarts})")
                 self._start(task)
         if not any(task.trains for task in self._processes) and not self._workers_finished and not self._ending:
             self._workers_finished = True
