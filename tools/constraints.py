@@ -40,7 +40,9 @@ def main() -> None:
         for name, release in resolved(python, tensorflow).items()
         if found[python].get(name, release) != release
     } | {"tensorflow"}
-    lines = {name: lines_for(name, found) for name in sorted({name for each in found.values() for name in each})}
+    lines = {
+        name: lines_for(name, found) for name in sorted({name for releases in found.values() for name in releases})
+    }
     common = [line for name in lines if name not in decided for line in lines[name]]
     for python, tensorflow in older:
         # Fails if they do not fit this TensorFlow.
@@ -53,8 +55,8 @@ def main() -> None:
 def pairs_of_nox() -> list[tuple[str, str]]:
     """Return the pairs of Python and TensorFlow in noxfile.py."""
     tree = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
-    assigned = [each for each in tree.body if isinstance(each, ast.Assign)]
-    (found,) = [each.value for each in assigned if ast.unparse(each.targets) == "PAIRS"]
+    assigned = [statement for statement in tree.body if isinstance(statement, ast.Assign)]
+    (found,) = [statement.value for statement in assigned if ast.unparse(statement.targets) == "PAIRS"]
     return list(ast.literal_eval(found))
 
 

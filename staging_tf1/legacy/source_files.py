@@ -263,6 +263,6 @@ def why_python_2(path: str) -> str | None:
     except UnreadableError:
         return None
     except SyntaxError:
-        said = why_invalid(source, "")
-        return said if ": is Python 2 (" in said else None
+        reason = why_invalid(source, "")
+        return reason if ": is Python 2 (" in reason else None
     return None

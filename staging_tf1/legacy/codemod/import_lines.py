@@ -74,7 +74,7 @@ def add_after_imports(module: cst.Module, lines: Sequence[str]) -> cst.Module:
 
 
 def add_before_imports(module: cst.Module, line: str) -> cst.Module:
-    """Return the module with `line` before its first import that is none of ``__future__``."""
+    """Return the module with `line` before its first import that is not of ``__future__``."""
     body = list(module.body)
     for place, statement in enumerate(body):
         if _is_import(statement) and "__future__" not in code(statement):

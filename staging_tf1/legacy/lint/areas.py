@@ -98,10 +98,10 @@ def area_in_loop(module: Module) -> Mistakes:
 def ops_in_loop(module: Module) -> Mistakes:
     """STG102."""
     for call in module.calls:
-        name, made = module.full_name(call.func), _OPS.get(method(call))
+        name, makers = module.full_name(call.func), _OPS.get(method(call))
         if name in _ASSIGNING:
             written, changed = f"tf.{method(call)}()", argument(call, "ref", 0)
-        elif not name and made is not None and made.fullmatch(module.maker(receiver(call))):
+        elif not name and makers is not None and makers.fullmatch(module.maker(receiver(call))):
             written, changed = f"{method(call)}()", receiver(call)
         else:
             continue
@@ -137,8 +137,8 @@ def contradicting_dtypes(module: Module) -> Mistakes:
         if not isinstance(area, ast.Call) or not _AREA.fullmatch(module.full_name(area.func)):
             continue
         dtypes, values = argument(area, "dtypes", 0), argument(put, "values", 0)
-        for index, (said, got) in enumerate(_pairs(dtypes, values)):
-            expected, found = _dtype_name(module, said), _dtype(module, got)
+        for index, (dtype, value) in enumerate(_pairs(dtypes, values)):
+            expected, found = _dtype_name(module, dtype), _dtype(module, value)
             if expected and found and expected != found:
                 yield (
                     put,
@@ -251,10 +251,10 @@ def opens_session(module: Module, call: ast.Call) -> bool:
 
 def is_session(module: Module, node: ast.AST) -> bool:
     """Whether an object is a session: by the call that made it, or by its name if that is unknown."""
-    made = module.value(node)
-    if isinstance(made, ast.Call) and (name := module.full_name(made.func)):
+    value = module.value(node)
+    if isinstance(value, ast.Call) and (name := module.full_name(value.func)):
         return _OPENING.fullmatch(name) is not None
-    return not isinstance(made, ast.Call) and _LOOKS_LIKE_ONE.fullmatch(last_name(node)) is not None
+    return not isinstance(value, ast.Call) and _LOOKS_LIKE_ONE.fullmatch(last_name(node)) is not None
 
 
 def _managers(module: Module, node: ast.AST, loop: ast.AST) -> Iterator[ast.expr]:
@@ -299,13 +299,13 @@ def _dtype_name(module: Module, node: ast.AST | None) -> str:
 
 def _dtype(module: Module, node: ast.AST) -> str:
     """Return the dtype of a value if the source states it, else empty."""
-    made = module.value(node)
-    if not isinstance(made, ast.Call):
+    value = module.value(node)
+    if not isinstance(value, ast.Call):
         return ""
-    name = module.full_name(made.func)
+    name = module.full_name(value.func)
     if name == "tensorflow.to_float":
         return "float32"
-    return _dtype_name(module, argument(made, "dtype", _DTYPE_POSITION[name])) if name in _DTYPE_POSITION else ""
+    return _dtype_name(module, argument(value, "dtype", _DTYPE_POSITION[name])) if name in _DTYPE_POSITION else ""
 
 
 RULES = (

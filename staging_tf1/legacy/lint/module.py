@@ -214,8 +214,8 @@ class Module:
 
     def maker(self, node: ast.AST | None) -> str:
         """Return the full name of the function that certainly made an object; "" if it is unknown."""
-        made = self.value(node)
-        return self.full_name(made.func) if isinstance(made, ast.Call) else ""
+        value = self.value(node)
+        return self.full_name(value.func) if isinstance(value, ast.Call) else ""
 
     # ---- places
 

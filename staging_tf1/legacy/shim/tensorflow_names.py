@@ -193,7 +193,7 @@ FACES: dict[str, dict[str, str]] = {
     },
 }
 
-# Modules of which programs see those of Keras 2 in TensorFlow's place: one class of each name serves tf.keras,
+# Modules of TensorFlow in whose place programs see those of Keras 2: one class of each name serves tf.keras,
 # tf.layers, tf.nn.rnn_cell and what is imported from here. Module of TensorFlow -> module of Keras 2.
 KERAS_TWO = {
     **{
