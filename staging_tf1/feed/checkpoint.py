@@ -97,8 +97,10 @@ def _initializing(prepare: Any) -> Any:
         def initialize(session: Any) -> None:
             # It may restore them.
             set_by_program = {op.name for op in ancestors(elements_of(session.graph, init_op or []))}
-            variables = [variable for each in pipelines_of(session.graph) for variable in each.position_variables]
-            left_out = [each.initializer for each in variables if each.handle.op.name not in set_by_program]
+            variables = [
+                variable for pipeline in pipelines_of(session.graph) for variable in pipeline.position_variables
+            ]
+            left_out = [variable.initializer for variable in variables if variable.handle.op.name not in set_by_program]
             if left_out:
                 run_unwrapped(session, left_out)
             if init_fn is not None:
@@ -254,14 +256,14 @@ class _Restoration:
                 "'%s' begins with its first batch (resume='%s'): %s.", pipeline.name, pipeline.plan.resume, reason
             )
             return
-        said = (
+        message = (
             f"{pipeline} cannot resume exactly: {reason}. {cure} Or use staged(resume='restart') to restore the rest "
             f"and begin with the first batch."
         )
         if may_raise:
-            raise CheckpointError(said)
+            raise CheckpointError(message)
         # Another saver may restore it. Otherwise a plain session begins with the first batch.
-        logging.warning("%s", said)
+        logging.warning("%s", message)
 
     def _where_it_may_be(self, pipelines: list[Pipeline]) -> str:
         """Say which names the checkpoint has for pipelines that the graph lacks: one was perhaps renamed."""

@@ -278,9 +278,9 @@ class _Before:
         carried = carried_over(self.fingerprint, self.positions, present, towers, epochs=epochs)
         if carried is not None and carried.positions == self.positions and present == self.fingerprint:
             return self.positions
-        said = self._difference(present, towers, carried)
+        difference = self._difference(present, towers, carried)
         if carried is not None and carried.repeated == 0 and not self._is_of_another_shard(present):
-            logging.info("%s Resuming; nothing is repeated or skipped.", said)
+            logging.info("%s Resuming; nothing is repeated or skipped.", difference)
             return carried.positions
         first = carried.positions if carried is not None else self._as_far(towers)
         where = f"at {_batch(first)}" + ("" if carried is not None else " of the new order")
@@ -288,10 +288,10 @@ class _Before:
             number = len(self.positions)
             uneven = f" {_UNEVEN.format(number)}" if towers != number and len(set(self.positions)) > 1 else ""
             raise ResumeError(
-                f"{said}{uneven} Give staged() the same source and devices as before, or resume='ignore' to continue "
-                f"{where} anyway, or resume='restart' to begin with the first batch."
+                f"{difference}{uneven} Give staged() the same source and devices as before, or resume='ignore' to "
+                f"continue {where} anyway, or resume='restart' to begin with the first batch."
             )
-        logging.warning("%s resume='ignore' continues %s anyway.", said, where)
+        logging.warning("%s resume='ignore' continues %s anyway.", difference, where)
         return first
 
     def _is_of_another_shard(self, present: Fingerprint) -> bool:
@@ -336,17 +336,17 @@ def _in_order(before: _Before, acked: Acked, mode: str, present: Fingerprint, le
     if acked.ahead:
         window = [] if present != before.fingerprint else [f"window was {len(before.positions)}, is {length}"]
         differences = "; ".join(_differences(before.fingerprint, present) + window)
-        said = (
+        problem = (
             f"'{before.name}': the checkpoint was saved with share='dynamic', whose workers consume batches out of "
             f"order: all before batch {acked.base}, and {acked.ahead} after it. In another order of batches "
             f"({differences}), to continue at batch {acked.base} repeats those {acked.ahead}."
         )
         if mode == "exact":
             raise ResumeError(
-                f"{said} Give staged() the same source and share='dynamic' as before, or resume='ignore' to repeat "
+                f"{problem} Give staged() the same source and share='dynamic' as before, or resume='ignore' to repeat "
                 f"them, or resume='restart' to begin with the first batch."
             )
-        logging.warning("%s resume='ignore' repeats them.", said)
+        logging.warning("%s resume='ignore' repeats them.", problem)
     return _Before(before.name, (acked.base,), without_share(before.fingerprint))
 
 

@@ -59,9 +59,9 @@ def _not_the_end(owner: str, error: BaseException) -> str:
         for note in getattr(error, "__notes__", ())
         if note.startswith("raised while the source")
     )
-    said = f": {text}" if (text := text_of(error)) else ""
+    message = f": {text}" if (text := text_of(error)) else ""
     return (
-        f"{owner}: the source raised {kind}{batch}{said}. This is an error, not the end of the data: a source ends "
+        f"{owner}: the source raised {kind}{batch}{message}. This is an error, not the end of the data: a source ends "
         f"with its last batch, a generator by returning. Catch the {kind} in the source, or skip the batch with "
         f"ignored_exception_types."
     )

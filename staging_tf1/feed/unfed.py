@@ -36,10 +36,10 @@ def refuse_unfed(error: BaseException, pipelines: Sequence[Pipeline]) -> None:
     found = _UNFED.search(str(error)) if isinstance(error, tf.errors.InvalidArgumentError) else None
     if found is None:
         return
-    made = {pipeline: {op.name: op for op in ancestors(_ops_of(pipeline))} for pipeline in pipelines}
+    computed = {pipeline: {op.name: op for op in ancestors(_ops_of(pipeline))} for pipeline in pipelines}
     # One inside a function of the graph is in none.
-    pipeline = next((pipeline for pipeline in pipelines if found[1] in made[pipeline]), pipelines[0])
-    placeholder = made[pipeline].get(found[1])
+    pipeline = next((pipeline for pipeline in pipelines if found[1] in computed[pipeline]), pipelines[0])
+    placeholder = computed[pipeline].get(found[1])
     site = None if placeholder is None else site_of_op(placeholder)
     at = "" if site is None else f" (made at {site})"
     raise BuildError(

@@ -16,7 +16,7 @@ class Handshake:
     the threads interleave, even with a seed. With it, the taker takes only from a queue that the feeder has filled.
 
     Attributes:
-      queues: the two queues of which it is made.
+      queues: its two queues.
       needed: elements that the queue must hold for the largest dequeue; known once the takers are built.
       grant, pending: the op that lets the taker take once, and the number of unused grants (a scalar int32).
       wait_taken: waits until the taker has taken, or `wake` wakes the feeder.

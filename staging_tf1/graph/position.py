@@ -102,8 +102,8 @@ class Position:
         after the last consumed batch.
 
     Attributes:
-      skip: an op that marks one batch as consumed, which no step takes because it is bad, and the placeholder for its
-        number. None if the position counts such a batch together with the next consumed one.
+      skip: an op that marks one bad batch as consumed, because no step takes it, and the placeholder for its number.
+        None if the position counts such a batch together with the next consumed one.
     """
 
     skip: tuple[Any, Any] | None = None

@@ -33,7 +33,7 @@ class SyncTokens:
     name: str
     # Lets one waiting step return.
     wake: Any
-    # Takes one, if there is one.
+    # Takes a token, if there is one.
     take: Any
     # How many there are.
     size: Any
@@ -86,7 +86,7 @@ def _make(graph: Any, queue: Any) -> SyncTokens:
 
 def _begin(graph: Any, step: Any) -> Any:
     variables = graph.get_collection(tf.GraphKeys.LOCAL_VARIABLES)
-    local = next(each for each in variables if each.op.name.rpartition("/")[2].startswith(_LOCAL_STEP))
+    local = next(variable for variable in variables if variable.op.name.rpartition("/")[2].startswith(_LOCAL_STEP))
     with tf.device(None), graph.colocate_with(local.op, ignore_existing=True):
         return graph.as_graph_element(tf.assign(local, tf.cast(step, local.dtype.base_dtype)))
 

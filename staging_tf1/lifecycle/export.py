@@ -176,13 +176,13 @@ def _unserved(kind: str) -> str:
 
 def _warn_of_training(graph: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Warn, once for each reason, of outputs that behave as in training."""
-    told = set[str]()
+    warned = set[str]()
     for name, output in outputs.items():
         ops = {op.name: op for op in ancestors(_parts([output]), _names_of(inputs.values()))}
         for op, node in _nodes(graph, ops):
             reason = _trains(node)
-            if reason and reason not in told:
-                told.add(reason)
+            if reason and reason not in warned:
+                warned.add(reason)
                 warn(
                     f"{WHAT}: outputs[{name!r}] depends on '{op}' ({node.op}), which {reason}. So does the served "
                     f"model. Give an output that was built for evaluation.",

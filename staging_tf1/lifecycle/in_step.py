@@ -151,8 +151,8 @@ class InStep(Handler):
         """Return how many gradients of a round this worker sends: one, and more when other workers have ended."""
         workers, own = len(self._cluster.layout.workers), self._cluster.worker_index
         going = [index for index in range(workers) if index == own or index not in self._stopped]
-        each, more = divmod(workers, len(going))
-        return each + (own in going[:more])
+        share, rest = divmod(workers, len(going))
+        return share + (own in going[:rest])
 
     def _raise_if_over(self) -> None:
         if self._error is not None:
@@ -172,7 +172,7 @@ class InStep(Handler):
 
     def _read(self, tensors: Any) -> Any:
         """Return the values of `tensors`, which are on parameter servers."""
-        layout, said = self._cluster.layout, ""
+        layout, logged = self._cluster.layout, ""
         while True:
             try:
                 return run_unwrapped(self._session, tensors, options=_BOUNDED)
@@ -180,9 +180,9 @@ class InStep(Handler):
                 self._member.check_servers()
                 # The watchdog does not see this run, which is no step.
                 reason = "; ".join(unreachable(layout, layout.servers)) or "the parameter servers answer slowly"
-                if reason != said:
+                if reason != logged:
                     logging.warning("%s cannot read the positions of the other workers: %s", layout.task, reason)
-                said = reason
+                logged = reason
 
     def this_one_ended(self) -> None:
         """Tell the other workers that the data of this one has ended."""

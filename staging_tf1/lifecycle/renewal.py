@@ -43,8 +43,8 @@ class Renewals(Handler):
     def stage(self, look: Look) -> Stage | None:
         """See base class."""
         # The second input of an initializer is the iterator.
-        made = {op.inputs[1].op.name for op in look.ops.values() if op.type == "MakeIterator"}
-        renewed = [pipeline for pipeline, iterators in self._iterators.items() if not made.isdisjoint(iterators)]
+        initialized = {op.inputs[1].op.name for op in look.ops.values() if op.type == "MakeIterator"}
+        renewed = [pipeline for pipeline, iterators in self._iterators.items() if not initialized.isdisjoint(iterators)]
         if not renewed:
             return None
         end = partial(self._make_anew, renewed)
@@ -64,9 +64,9 @@ class Renewals(Handler):
         self._one_at_a_time.acquire()
         self._ended = []
         try:
-            for each in runs_in(self._session, renewed):
-                if self._end(each):
-                    self._ended.append(each)
+            for pipeline_run in runs_in(self._session, renewed):
+                if self._end(pipeline_run):
+                    self._ended.append(pipeline_run)
         except BaseException as error:
             self._make_anew((), run, error)
             raise
@@ -74,9 +74,9 @@ class Renewals(Handler):
     def _make_anew(self, renewed: Sequence[Pipeline], run: Run, error: BaseException | None = None) -> None:
         """Begin anew; after an error, too: the iterator is then what it was."""
         try:
-            for each in self._ended:
-                runner = runner_of(self._session.graph, each.pipeline)
-                runner.create_threads(self._session, each.coord, daemon=True, start=True)
+            for pipeline_run in self._ended:
+                runner = runner_of(self._session.graph, pipeline_run.pipeline)
+                runner.create_threads(self._session, pipeline_run.coord, daemon=True, start=True)
             for pipeline in renewed:
                 if pipeline in self._lockstep:
                     self._lockstep[pipeline].begin_anew()

@@ -210,10 +210,10 @@ class Demand(Handler):
         towers = [(pipeline, frozenset(look.towers_of(pipeline))) for pipeline in with_towers]
 
         def before(run: Run) -> None:
-            for each in runs_in(self._session, waiting):
-                each.delivery.is_needed.set()
+            for pipeline_run in runs_in(self._session, waiting):
+                pipeline_run.delivery.is_needed.set()
             for pipeline, wanted in towers:
-                for each in runs_in(self._session, [pipeline]):
-                    each.delivery.expect_towers(wanted)
+                for pipeline_run in runs_in(self._session, [pipeline]):
+                    pipeline_run.delivery.expect_towers(wanted)
 
         return Stage(before) if waiting or towers else None

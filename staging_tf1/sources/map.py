@@ -68,9 +68,9 @@ class MapSource(RecordSource):
         `staged(num_threads=...)` reads several batches at the same time, and costs less.
       thread_safe: whether several threads may read the dataset at the same time. False reads it under a lock. `load`
         and `collate` always run in several threads.
-      skip_bad_records: leave out a record for which the dataset or `load` raises an exception, or which is None, and
-        keep the others of its batch, which is smaller then, or empty. Each is counted once (`num_skipped`) and named in
-        a warning. By default its exception is raised. Records whose dtypes or shapes differ always raise.
+      skip_bad_records: leave out each record that is None, or for which the dataset or `load` raises an exception.
+        Its batch is smaller then, or empty. Each is counted once (`num_skipped`) and named in a warning. By default its
+        exception is raised. Records whose dtypes or shapes differ always raise.
       max_ignored: how many records may be left out. The exception of the next one is raised. None is no limit. Worker
         processes count for themselves.
       batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform: as in `RecordSource`.

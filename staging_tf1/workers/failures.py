@@ -67,12 +67,12 @@ def described(error: BaseException) -> bytes:
 
 def raised(payload: Any, worker: str) -> BaseException:
     """Return the exception of `described`; a SourceError that names its type if it cannot be made here."""
-    pickled, said, text = pickle.loads(payload)
+    pickled, message, text = pickle.loads(payload)
     loaded: Any = None
     # Its class, or that of a value, may not load here.
     with contextlib.suppress(Exception):
         loaded = pickle.loads(pickled)
-    lost = SourceError(f"the source raised, in a worker process: {said}")
+    lost = SourceError(f"the source raised, in a worker process: {message}")
     error = loaded if isinstance(loaded, BaseException) else lost
     _first(error).__cause__ = WorkerTraceback(f"in worker process '{worker}':\n{text}")
     return error

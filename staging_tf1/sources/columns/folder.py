@@ -130,12 +130,12 @@ def _holder(name: str) -> str:
     try:
         with open(name, encoding="utf-8") as file:
             note = json.load(file)
-        said = f"process {note['pid']} on {note['host']} is building it ({note['how_far']})"
+        message = f"process {note['pid']} on {note['host']} is building it ({note['how_far']})"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process is building it"
     if note["pid"] in (os.getpid(), os.getppid()):
-        said += ". If its data use this cache, both wait for ever"
-    return said
+        message += ". If its data use this cache, both wait for ever"
+    return message
 
 
 # Reading.
