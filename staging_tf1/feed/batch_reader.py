@@ -127,7 +127,7 @@ class SuppliedReader(BatchReader):
 
     @property
     def reads(self) -> bool:
-        """True."""
+        """See base class."""
         return True
 
     def _next(self, state: ThreadState) -> FedBatch | None:

@@ -26,7 +26,7 @@ _LOOK_SECS = 0.1
 
 
 class Crew:
-    """The feed threads of one producer in one session, of which the first `number` work.
+    """The feed threads of one producer in one session. The first `number` of them work.
 
     A thread parks between two batches, where it holds none. So the number may change at any moment: the batches and
     their order stay the same.

@@ -68,8 +68,8 @@ class GetStats:
         with tf.control_dependencies(tf.nest.flatten(taken)):
             waited = self._clock() - before
         waiting = tf.cast(waiting, tf.float64)
-        one = tf.constant(1.0, tf.float64)
-        return taken, self._sums.assign_add(tf.stack([one, waited, waiting]), read_value=False)
+        batch = tf.constant(1.0, tf.float64)
+        return taken, self._sums.assign_add(tf.stack([batch, waited, waiting]), read_value=False)
 
     def _clock(self) -> Any:
         return tf.timestamp() if self.reads_clock else tf.constant(0.0, tf.float64)
