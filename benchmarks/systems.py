@@ -279,6 +279,15 @@ def staged_uint8(case: Case) -> Iterator[Step]:
 
 
 @threaded()
+def staged_map(case: Case) -> Iterator[Step]:
+    """Ours: staged(map_fn=), which transforms in TensorFlow ops."""
+    source, map_fn = case.workload.mapped(case.data, case.seed)
+    fetches = case.model(staging.staged(source, map_fn=map_fn, num_threads=case.threads))
+    with staging.StagingSession(config=case.config) as session:
+        yield session.make_callable(fetches)
+
+
+@threaded()
 def staged_nice(case: Case) -> Iterator[Step]:
     """Ours: staged(nice=10), whose feed threads use the cores that the step leaves idle."""
     yield from _staged(case, num_threads=case.threads, nice=10)

@@ -1,4 +1,4 @@
-"""The workloads W1 to W7: a source, and the training step that it feeds."""
+"""The workloads W1 to W8: a source, and the training step that it feeds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import tensorflow as tf2
 import tensorflow.compat.v1 as tf
 from transforms import (
     TOKENS,
@@ -107,6 +108,14 @@ class Workload:
             raise NotApplicable(f"{self.name} has no smaller form of its batches")
         return self._maker(data, seed, self.change)()
 
+    def mapped(self, data: Any, seed: int) -> tuple[Source, Callable[..., Any]]:
+        """Return a source of what is in memory or in a file, and a `map_fn` that does the rest in TensorFlow ops."""
+        raise NotApplicable(f"{self.name} does nothing that TensorFlow ops do")
+
+    def rows(self, data: Any, seed: int) -> Source:
+        """Return a source of the rows as they are."""
+        return ArraySource(data, batch_size=self.batch_size, shuffle=True, seed=seed)
+
     def expand(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Convert the tensors of a compact batch to those of `spec`."""
         if not self.scales:
@@ -165,6 +174,9 @@ class W1(Workload):
     def model(self, batch: dict[str, Any]) -> Any:
         return tf.train.AdamOptimizer(0.001).minimize(layers_loss(batch["image"], batch["label"], hidden=()))
 
+    def mapped(self, data: Batch, seed: int) -> tuple[Source, Callable[..., Any]]:
+        return self.rows(data, seed), lambda batch: self.expand(batch)
+
 
 class W2(Workload):
     """64x96x96x3 float32 from bytes, flipped; two convolutions, SGD: copies, busy cores."""
@@ -181,6 +193,13 @@ class W2(Workload):
     def in_graph(self, batch: dict[str, Any]) -> dict[str, Any]:
         return self.expand(batch | {"image": tf.image.random_flip_left_right(batch["image"])})
 
+    def mapped(self, data: Batch, seed: int) -> tuple[Source, Callable[..., Any]]:
+        def change(batch: dict[str, Any], seed: Any) -> dict[str, Any]:
+            images = tf2.image.stateless_random_flip_left_right(batch["image"], seed)
+            return self.expand(batch | {"image": images})
+
+        return self.rows(data, seed), change
+
     def model(self, batch: dict[str, Any]) -> Any:
         return tf.train.GradientDescentOptimizer(0.01).minimize(convolutional_loss(batch))
 
@@ -192,6 +211,9 @@ class W3(W1):
 
     def dataset(self, data: Batch, seed: int) -> tuple[Any, dict[Any, Any]]:
         raise NotApplicable("W3 waits in Python; tf.data cannot make its batches in TensorFlow ops")
+
+    def mapped(self, data: Batch, seed: int) -> tuple[Source, Callable[..., Any]]:
+        raise NotApplicable("W3 waits in Python")
 
     def model(self, batch: dict[str, Any]) -> Any:
         loss = layers_loss(batch["image"], batch["label"], hidden=(896, 896))
@@ -224,6 +246,21 @@ class W4(W2):
         records = Dataset.from_tensor_slices(holders).shuffle(len(data["label"]), seed=seed).repeat()
         decoded = records.map(decode, num_parallel_calls=tf.data.AUTOTUNE)
         return _prefetched(decoded.batch(self.batch_size, drop_remainder=True), holders, data)
+
+    def mapped(self, data: Batch, seed: int) -> tuple[Source, Callable[..., Any]]:
+        return self.rows(data, seed), self.decoded
+
+    def decoded(self, batch: dict[str, Any], seed: Any) -> dict[str, Any]:
+        """Decode, crop and convert the JPEGs of a batch."""
+        size = self.batch_size
+        # A seed for each image of each batch.
+        seeds = tf.stack([tf.fill([size], seed[0]), seed[1] * size + tf.range(size, dtype=tf.int64)], axis=1)
+        images = tf.map_fn(self._decoded, (batch["image"], seeds), fn_output_signature=tf.uint8)
+        return self.expand(batch | {"image": tf.ensure_shape(images, [size, _CROP, _CROP, 3])})
+
+    def _decoded(self, image_and_seed: Any) -> Any:
+        image, seed = image_and_seed
+        return tf2.image.stateless_random_crop(tf.io.decode_jpeg(image, channels=3), (_CROP, _CROP, 3), seed)
 
 
 class W5(Workload):
@@ -327,7 +364,50 @@ class W7(Workload):
         return tf.group(*batch.values())
 
 
-WORKLOADS: dict[str, Workload] = {each.name: each for each in (W1(), W2(), W3(), W4(), W5(), W6(), W7())}
+class W8(W4):
+    """As W4 from a TFRecord file of Examples, flipped at random, too; TensorFlow ops where a system has them."""
+
+    _FEATURES = MappingProxyType(
+        {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+    )
+
+    def open(self, records: int) -> Batch:
+        data = super().open(records)
+        os.makedirs(cache_dir(), exist_ok=True)
+        if not os.path.exists(self._path(data)):
+            write_tfrecords(map(_example, data["image"], data["label"]), self._path(data))
+        return data
+
+    def mapped(self, data: Batch, seed: int) -> tuple[Source, Callable[..., Any]]:
+        options = dict(batch_size=self.batch_size, shuffle=True, seed=seed, drop_remainder=True)
+        return TFRecordSource(self._path(data), **options), self.parsed
+
+    def parsed(self, batch: Any, seed: Any) -> dict[str, Any]:
+        """Do the same from the bytes of the records."""
+        parsed = tf.io.parse_example(batch, dict(self._FEATURES))
+        return self.decoded(parsed | {"label": tf.cast(parsed["label"], tf.int32)}, seed)
+
+    def dataset(self, data: Batch, seed: int) -> tuple[Any, dict[Any, Any]]:
+        records = tf.data.TFRecordDataset(self._path(data)).repeat().shuffle(len(data["label"]), seed=seed)
+
+        def decode(record: Any, number: Any) -> dict[str, Any]:
+            parsed = tf.io.parse_single_example(record, dict(self._FEATURES))
+            image = self._decoded((parsed["image"], tf.stack([tf.constant(seed, tf.int64), number])))
+            return self.expand({"image": image, "label": tf.cast(parsed["label"], tf.int32)})
+
+        numbered = Dataset.zip((records, Dataset.range(2**62)))
+        decoded = numbered.map(decode, num_parallel_calls=tf.data.AUTOTUNE)
+        return decoded.batch(self.batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE), {}
+
+    def _decoded(self, image_and_seed: Any) -> Any:
+        return tf2.image.stateless_random_flip_left_right(super()._decoded(image_and_seed), image_and_seed[1])
+
+    @staticmethod
+    def _path(data: Batch) -> str:
+        return os.path.join(cache_dir(), f"w8-{len(data['label'])}x{_SIZE}.tfrecord")
+
+
+WORKLOADS: dict[str, Workload] = {each.name: each for each in (W1(), W2(), W3(), W4(), W5(), W6(), W7(), W8())}
 
 
 def random_images(records: int, shape: tuple[int, ...]) -> Batch:
@@ -376,6 +456,14 @@ def _jpeg(rng: np.random.Generator) -> bytes:
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "JPEG", quality=90)
     return file.getvalue()
+
+
+def _example(image: bytes, label: int) -> bytes:
+    feature = {
+        "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image])),
+        "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
+    }
+    return bytes(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
 
 
 def _texts(rng: np.random.Generator, count: int) -> list[bytes]:

@@ -162,7 +162,7 @@ def test_a_row_has_the_median_the_spread_and_the_ratio_within_the_rounds(monkeyp
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["W9"], "got workload W9, expected some of W1, W2, W3, W4, W5, W6, W7"),
+        (["W9"], "got workload W9, expected some of W1, W2, W3, W4, W5, W6, W7, W8"),
         (["--systems", "stage"], f"got system 'stage', expected one of {', '.join(SYSTEMS)}"),
         (["--systems", "staged:0"], f"got system 'staged:0', expected one of {', '.join(SYSTEMS)}"),
         (["--systems", "feed_dict:4"], "system 'feed_dict' takes no number of threads, got 'feed_dict:4'"),
