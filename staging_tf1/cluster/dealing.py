@@ -28,7 +28,7 @@ class Lease:
 
     def to_json(self) -> dict[str, Any]:
         """Return what the ledger holds."""
-        return {"token": self.fence_key, "given": self.given, "spans": self.spans}
+        return {"token": self.fence_key, "given": self.given, "spans": list(self.spans)}
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Lease:

@@ -13,7 +13,7 @@ from staging_tf1.arguments import AUTOTUNE, MOST_THREADS
 from staging_tf1.cluster.fence import fence_of
 from staging_tf1.define import specs
 from staging_tf1.feed.autotune import most_threads
-from staging_tf1.feed.pipeline import Input, MapOps, Pipeline, Plan, Producer, pipelines_of
+from staging_tf1.feed.pipeline import Input, MapOps, Mapped, Pipeline, Plan, Producer, pipelines_of
 from staging_tf1.feed.queue_runner import register
 from staging_tf1.graph.dependencies import ancestors
 from staging_tf1.graph.feed_queue import FeedQueue
@@ -37,7 +37,7 @@ def build(plan: Plan, scope: str) -> Pipeline:
                 sinks = [FeedQueue(name, components, plan.capacity, plan.queue)]
             else:
                 sinks, init = _areas(plan, name, position)
-            map_ops = _map_ops(plan.inputs[0])
+            map_ops = _map_ops(plan.inputs)
             pipeline = Pipeline(plan, name, tuple(sinks), _producers(plan, name, sinks), init, map_ops, position)
             register(pipeline)
     return pipeline
@@ -174,15 +174,21 @@ def _producers(plan: Plan, name: str, sinks: Sequence[Sink]) -> tuple[Producer, 
     return tuple(producers)
 
 
-def _map_ops(entry: Input) -> MapOps | None:
-    """Make the ops of `map_fn`, if there is one. All towers run the same."""
-    if entry.mapped is None:
-        return None
-    before, function, takes_seed, _ = entry.mapped
+def _map_ops(inputs: Sequence[Input]) -> tuple[MapOps | None, ...]:
+    """Make the ops of `map_fn`, if there is one. Inputs of the same spec have the same ops."""
+    made: dict[int, MapOps | None] = {}
+    for entry in inputs:
+        key = id(entry.mapped and entry.mapped.function)
+        if key not in made:
+            made[key] = None if entry.mapped is None else _ops_of(entry.mapped)
+    return tuple(made[id(entry.mapped and entry.mapped.function)] for entry in inputs)
+
+
+def _ops_of(mapped: Mapped) -> MapOps:
     with tf.name_scope("map_fn"), tf.device("/device:CPU:0"):
-        batch = _tensors(before, None, keeps_state=False)
-        seed = tf.placeholder(tf.int64, [2], name="seed") if takes_seed else None
-        outputs = _flat(function(batch.structure, *([] if seed is None else [seed])))
+        batch = _tensors(mapped.before, None, keeps_state=False)
+        seed = tf.placeholder(tf.int64, [2], name="seed") if mapped.takes_seed else None
+        outputs = _flat(mapped.function(batch.structure, *([] if seed is None else [seed])))
     return MapOps(tuple(batch.placeholders), seed, tuple(outputs))
 
 

@@ -58,9 +58,7 @@ def with_inputs(plan: Plan, values: Any, declared: Any, map_fn: Any, cast: Any) 
         _with_components(entry, specs.with_declared(entry.components, declared, plan.caller)) for entry in plan.inputs
     ]
     if map_fn is not None:
-        # Traced once: all shards of a source have one spec.
-        first = mapped(inputs[0], map_fn, plan.caller)
-        inputs = [replace(first, source=entry.source, spec=entry.spec) for entry in inputs]
+        inputs = mapped(inputs, map_fn, plan.caller)
     inputs = [_with_components(entry, specs.with_casts(entry.components, cast, plan.caller)) for entry in inputs]
     return replace(plan, inputs=tuple(inputs))
 

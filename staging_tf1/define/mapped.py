@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from staging_tf1._tf import tf
@@ -32,8 +32,10 @@ _CURES = {
 }
 
 
-def mapped(entry: Input, map_fn: Any, caller: str) -> Input:
-    """Return the input whose batches go through `map_fn` before they are staged.
+def mapped(inputs: Sequence[Input], map_fn: Any, caller: str) -> list[Input]:
+    """Return the inputs whose batches go through `map_fn` before they are staged.
+
+    It is traced once for each spec: the shards of a source may differ in whether their last batch is smaller.
 
     Raises:
       TypeError, ValueError: it is no function of a batch; the input is none that feed threads read; or it takes a seed
@@ -43,6 +45,7 @@ def mapped(entry: Input, map_fn: Any, caller: str) -> Input:
     """
     if not callable(map_fn):
         refuse(caller, "map_fn", map_fn, _EXPECTED)
+    entry = inputs[0]
     if entry.source is None:
         cure = "Call it on them: staged(map_fn(values))" if entry.is_computed else "Use dataset.map(map_fn) instead"
         raise ValueError(f"{caller} got map_fn= with values that the graph computes. {cure}.")
@@ -52,9 +55,16 @@ def mapped(entry: Input, map_fn: Any, caller: str) -> Input:
             f"{caller}: map_fn {name} takes a seed, but {entry.source!r} has none. Pass seed= to a source with random "
             f"access, or leave the argument out of map_fn."
         )
-    function = _traced(map_fn, entry.components, takes_seed, f"{caller}: map_fn {name}")
-    given = _specs_of(function.structured_outputs, f"{caller}: map_fn {name}")
-    return Input(given, given, entry.source, entry.spec, mapped=Mapped(entry, function, takes_seed, name))
+    owner, results = f"{caller}: map_fn {name}", []
+    traced: list[tuple[Any, Any]] = []
+    for entry in inputs:
+        function = next((known for components, known in traced if components == entry.components), None)
+        if function is None:
+            function = _traced(map_fn, entry.components, takes_seed, owner)
+            traced.append((entry.components, function))
+        given = _specs_of(function.structured_outputs, owner)
+        results.append(Input(given, given, entry.source, entry.spec, mapped=Mapped(entry, function, takes_seed, name)))
+    return results
 
 
 def _name(map_fn: Any) -> str:

@@ -167,15 +167,18 @@ class BatchReaders:
 
     Args:
       starts: each producer, with the number of its first batch.
-      map_ops: those of the pipeline's `map_fn`, if there is one.
+      map_ops: those of the `map_fn` of each producer, if there is one.
       session: runs them.
 
     Attributes:
       rotation: the order in which the towers take from an input that they share.
     """
 
-    def __init__(self, starts: Sequence[tuple[Producer, int]], map_ops: MapOps | None, session: Any) -> None:
-        self._starts = [(producer, start, Preparing(producer, map_ops, session)) for producer, start in starts]
+    def __init__(self, starts: Sequence[tuple[Producer, int]], map_ops: Sequence[MapOps | None], session: Any) -> None:
+        self._starts = [
+            (producer, start, Preparing(producer, ops, session))
+            for (producer, start), ops in zip(starts, map_ops, strict=True)
+        ]
         towers = len({producer.tower for producer, _ in starts})
         self.rotation = Rotation(towers, min(start * towers + producer.tower for producer, start in starts))
         self._streams: dict[int, StreamReader] = {}

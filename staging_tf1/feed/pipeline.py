@@ -180,8 +180,8 @@ class Pipeline:
     producers: tuple[Producer, ...]
     # An op to run once in every session before the sinks are reset: the initializer of a dataset's iterator.
     init: Any | None = None
-    # What each batch goes through before it is put.
-    map_ops: MapOps | None = None
+    # What each batch goes through before it is put, for each producer.
+    map_ops: tuple[MapOps | None, ...] = ()
     # What checkpoints hold; None if the input cannot start at a given batch.
     position: Position | None = None
 

@@ -45,7 +45,8 @@ def noisy(batch: Any, seed: Any) -> Any:
     """A flip, a crop and a cast that depend on the batch's seed."""
     images = tf2.image.stateless_random_flip_left_right(batch["image"], seed)
     images = tf2.image.stateless_random_crop(images, [tf.shape(images)[0], 4, 4, 3], seed)
-    return tf.cast(images, tf.float32) / 255, batch["label"]
+    # A power of two: TensorFlow may divide or multiply.
+    return tf.cast(images, tf.float32) / 256, batch["label"]
 
 
 def decoded(batch: Any, seed: Any) -> Any:

@@ -178,8 +178,10 @@ class Program:
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit code, as `subprocess.Popen.wait` does."""
         if self.returncode is None:
-            readable, _, _ = select.select([self._end], [], [], timeout)
-            if not readable:
+            # Not select.select: a test process may have more than 1,024 descriptors open.
+            ends = select.poll()
+            ends.register(self._end, select.POLLIN)
+            if not ends.poll(None if timeout is None else 1000 * timeout):
                 raise subprocess.TimeoutExpired(f"program {self.pid}", timeout or 0.0)
             self.returncode = self._server.ask({"pid": self.pid}, [])
             os.close(self._end)
