@@ -69,6 +69,7 @@ def mapped(inputs: Sequence[Input], map_fn: Any, caller: str) -> list[Input]:
 
 def _name(map_fn: Any) -> str:
     """Return the name of a function, and where it is defined."""
+    map_fn = getattr(map_fn, "func", map_fn)  # that of a functools.partial
     name, code = getattr(map_fn, "__name__", type(map_fn).__name__), getattr(map_fn, "__code__", None)
     return name if code is None else f"{name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
 
@@ -78,7 +79,9 @@ def _takes_seed(map_fn: Callable[..., Any], caller: str) -> bool:
         signature = inspect.signature(map_fn)
     except ValueError:  # a C function without a signature
         return False
-    takes_seed = "seed" in signature.parameters
+    parameter = signature.parameters.get("seed")
+    # Not if it has one already, as in functools.partial(augment, seed=3).
+    takes_seed = parameter is not None and (parameter.default is parameter.empty or parameter.default is None)
     try:
         signature.bind(None, **({"seed": None} if takes_seed else {}))
     except TypeError:
@@ -101,6 +104,12 @@ def _traced(map_fn: Callable[..., Any], components: Any, takes_seed: bool, owner
     traced = tf.function(call, autograph=False)
     seed = [tf.TensorSpec([2], tf.int64)] if takes_seed else []
     function = traced.get_concrete_function(components, *seed)
+    _check(function, owner)
+    return function
+
+
+def _check(function: Any, owner: str) -> None:
+    """Raise BuildError if the batches of a traced function would depend on more than its arguments."""
     # In the order of `_CURES`: what takes from another input also reads its variables.
     reads = [(_READS[op.type], op.name) for op in ancestors(function.captured_inputs) if op.type in _READS]
     for kind, name in sorted(reads, key=lambda read: list(_CURES).index(read[0])):
@@ -112,7 +121,6 @@ def _traced(map_fn: Callable[..., Any], components: Any, takes_seed: bool, owner
                 f"`seed`, and use ops such as tf.random.stateless_uniform(shape, seed) or TensorFlow 2's "
                 f"tf.image.stateless_random_flip_left_right(images, seed)."
             )
-    return function
 
 
 def _nodes(graph: Any) -> Iterator[Any]:

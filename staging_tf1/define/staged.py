@@ -100,7 +100,7 @@ def staged(
       lockstep: no feed thread. Each step's `Session.run` puts one batch and takes the previous one. Needs
         `StagingSession` or `StagingHook`.
       map_fn: a function of the tensors of one batch, in the structure of the source's batches, that returns the tensors
-        to stage, as that of `tf.data.Dataset.map` does. It is traced once. Feed threads run its ops ahead of the step:
+        to stage, as that of `tf.data.Dataset.map` does. It is traced, and feed threads run its ops ahead of the step:
         casts, crops, `tf.io.parse_example`, `tf.io.decode_jpeg` (with `tf.map_fn`), tables; with `num_threads=n` for n
         batches at once, and the batches keep their order. If it has an argument `seed`, it gets an int64 tensor [2],
         made of the source's seed and the batch's number, for `tf.random.stateless_uniform` and the like. So a batch is

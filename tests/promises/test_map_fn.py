@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -403,6 +404,27 @@ def test_values_that_the_graph_computes_are_refused(graph: Any, what: str) -> No
 def test_a_seed_needs_one_of_the_source(graph: Any, make: Callable[[], Any]) -> None:
     with pytest.raises(ValueError, match="takes a seed, but .* has none. Pass seed= to a source with random access"):
         staging.staged(make(), map_fn=lambda batch, seed: batch)
+
+
+def scaled(batch: Any, seed: Any = None, by: float = 2.0) -> Any:
+    """Return the batch times `by`, and what it got as a seed."""
+    return by * tf.cast(batch, tf.float64), tf.constant([-1, -1], tf.int64) if seed is None else tf.cast(seed, tf.int64)
+
+
+@pytest.mark.parametrize(
+    ("map_fn", "by", "seed"),
+    [
+        (scaled, 2.0, [5, 0]),
+        (partial(scaled, by=3.0), 3.0, [5, 0]),
+        (partial(scaled, seed=[7, 7]), 2.0, [7, 7]),
+        (lambda batch, **options: scaled(batch, **options), 2.0, [-1, -1]),
+    ],
+)
+def test_a_seed_that_is_bound_stays(graph: Any, map_fn: Any, by: float, seed: list[int]) -> None:
+    x = staging.staged(source(), map_fn=map_fn)
+    with staging.StagingSession() as sess:
+        rows, used = sess.run(x)
+    assert (rows / by).tolist() == source().batch(0).tolist() and used.tolist() == seed
 
 
 def test_what_it_raises_is_the_users(graph: Any) -> None:
