@@ -124,10 +124,11 @@ def _fed(entry: Input, keeps_state: bool) -> Tensors:
     fed = pack(type_specs, [_placeholders(spec, name) for spec, name in zip(flatten(type_specs), names)])
     placeholders = _flat(fed)
     label = [tf.placeholder(tf.string, [], name="state")] if keeps_state else []
-    source = entry.source
-    if source is None or source.features is None or entry.mapped is not None:
+    # With `map_fn`, they are parsed before it.
+    features = None if entry.source is None or entry.mapped is not None else entry.source.features
+    if features is None:
         return Tensors(placeholders, fed, placeholders + label, *label)
-    parsed = tf.io.parse_example(placeholders[0], source.features)
+    parsed = tf.io.parse_example(placeholders[0], features)
     return Tensors(_flat(parsed), parsed, placeholders + label, *label)
 
 
@@ -176,12 +177,9 @@ def _producers(plan: Plan, name: str, sinks: Sequence[Sink]) -> tuple[Producer, 
 
 def _map_ops(inputs: Sequence[Input]) -> tuple[MapOps | None, ...]:
     """Make the ops of `map_fn`, if there is one. Inputs of the same spec have the same ops."""
-    made: dict[int, MapOps | None] = {}
-    for entry in inputs:
-        key = id(entry.mapped and entry.mapped.function)
-        if key not in made:
-            made[key] = None if entry.mapped is None else _ops_of(entry.mapped)
-    return tuple(made[id(entry.mapped and entry.mapped.function)] for entry in inputs)
+    functions = {id(entry.mapped.function): entry.mapped for entry in inputs if entry.mapped is not None}
+    made = {key: _ops_of(mapped) for key, mapped in functions.items()}
+    return tuple(None if entry.mapped is None else made[id(entry.mapped.function)] for entry in inputs)
 
 
 def _ops_of(mapped: Mapped) -> MapOps:

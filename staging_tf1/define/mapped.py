@@ -45,14 +45,14 @@ def mapped(inputs: Sequence[Input], map_fn: Any, caller: str) -> list[Input]:
     """
     if not callable(map_fn):
         refuse(caller, "map_fn", map_fn, _EXPECTED)
-    entry = inputs[0]
-    if entry.source is None:
-        cure = "Call it on them: staged(map_fn(values))" if entry.is_computed else "Use dataset.map(map_fn) instead"
+    first = inputs[0]
+    if first.source is None:
+        cure = "Call it on them: staged(map_fn(values))" if first.is_computed else "Use dataset.map(map_fn) instead"
         raise ValueError(f"{caller} got map_fn= with values that the graph computes. {cure}.")
     name, takes_seed = _name(map_fn), _takes_seed(map_fn, caller)
-    if takes_seed and not isinstance(getattr(entry.source, "seed", None), int):
+    if takes_seed and not isinstance(getattr(first.source, "seed", None), int):
         raise ValueError(
-            f"{caller}: map_fn {name} takes a seed, but {entry.source!r} has none. Pass seed= to a source with random "
+            f"{caller}: map_fn {name} takes a seed, but {first.source!r} has none. Pass seed= to a source with random "
             f"access, or leave the argument out of map_fn."
         )
     owner, results = f"{caller}: map_fn {name}", []

@@ -134,7 +134,8 @@ class GatedRuns(Handler):
             return False
         # A get takes a token, counts, and only then removes its element. So one that has its token is seen in the
         # first run or in the second.
-        before, after = (read_counts(self._sinks, self._session) for _ in range(2))
+        before = read_counts(self._sinks, self._session)
+        after = read_counts(self._sinks, self._session)
         staged = any(count.ready or count.held for count in before.values())
         return not staged and all(count.taken == self._tally.expected(sink) for sink, count in after.items())
 

@@ -57,12 +57,12 @@ class FeedQueue(Sink):
         self.stats = GetStats("queue")
         self.reset = self.stats.reset
         self.size = self.queue.size(name="size")
-        self._handshake = Handshake() if options.reproducible else None
+        handshake = Handshake() if options.reproducible else None
         enqueue = self.queue.enqueue if options.whole_batches else self.queue.enqueue_many
-        self.put = PutOps(enqueue(list(placeholders)), placeholders, handshake=self._handshake)
+        self.put = PutOps(enqueue(list(placeholders)), placeholders, handshake=handshake)
         self.close = self.queue.close(name="close")
         cancels = [self.queue.close(cancel_pending_enqueues=True)]
-        self.cancel = tf.group(*cancels, *(self._handshake.cancels if self._handshake else ()), name="cancel")
+        self.cancel = tf.group(*cancels, *(handshake.cancels if handshake else ()), name="cancel")
         self.renew = tf.group(*map(discarded, (self.queue, *self.inner_queues)), name="renew")
 
     def dequeue(self, batch_size: int | None, *, partial: bool) -> list[Any]:
@@ -79,7 +79,7 @@ class FeedQueue(Sink):
             return self.queue.dequeue_many(batch_size)
 
         def take_after_handshake() -> Any:
-            return self._handshake.after_grant(take) if self._handshake else take()
+            return self.put.handshake.after_grant(take) if self.put.handshake else take()
 
         taken, counted = self.stats.measured(self.queue.size, take_after_handshake)
         tensors = list(taken) if isinstance(taken, (list, tuple)) else [taken]

@@ -42,7 +42,7 @@ class PutOps:
     release: Any | None = None
     # What a run of `op` has taken from the area's slots: [0] if a `cancel` has woken it.
     slot: Any | None = None
-    # Of a shuffle queue with a reproducible order.
+    # With the taker of a shuffle queue whose order is reproducible.
     handshake: Handshake | None = None
 
     @cached_property
@@ -86,8 +86,9 @@ class Sink:
     capacity: int
     # Closed at the end of the data. An exported graph names it in its QueueRunnerDef.
     queue: Any
-    # None for a queue: the area, and the queue of its slots.
+    # None for a queue.
     area: StagingArea | None = None
+    # The queue of the area's slots.
     slots: Any | None = None
     # What its gets sum up.
     stats: GetStats

@@ -107,19 +107,25 @@ def test_a_state_lasts_until_the_next() -> None:
     assert moments[-1] <= over
 
 
+def count(state: ThreadState, arrays: list[Any]) -> None:
+    """Count a batch as feed threads do."""
+    state.count(arrays, Conformer(ArraySpec(None, np.dtype(np.int32))).records(arrays))
+
+
 @given(st.lists(st.lists(st.sampled_from([(), (0,), (3,), (2, 4)]), min_size=1, max_size=3), max_size=5))
 def test_delivered_batches_are_counted(batches: list[list[tuple[int, ...]]]) -> None:
     state = ThreadState("feed:x:0")
     for shapes in batches:
-        arrays = [np.zeros(shape, np.int32) for shape in shapes]
-        state.count(arrays, Conformer(ArraySpec(None, np.dtype(np.int32))).records(arrays))
+        count(state, [np.zeros(shape, np.int32) for shape in shapes])
     assert state.batches == len(batches)
     assert state.records == sum(shapes[0][0] if shapes[0] else 1 for shapes in batches)
     assert state.bytes == sum(4 * int(np.prod(shape, dtype=int)) for shapes in batches for shape in shapes)
 
 
 def test_a_batch_without_components_is_one_record() -> None:
-    assert Conformer({}).records([]) == 1
+    state = ThreadState("feed:x:0")
+    count(state, [])
+    assert (state.batches, state.records, state.bytes) == (1, 1, 0)
 
 
 # How much is held.
@@ -130,7 +136,7 @@ def held(graph: Any, *delivered: Any) -> int:
     (pipeline,) = pipelines_of(graph)
     state = ThreadState("feed:x:0")
     for arrays in delivered:
-        state.count(arrays, 4)
+        count(state, arrays)
     return full_bytes(pipeline.sinks[0], [state, ThreadState("feed:x:1")])
 
 
@@ -185,9 +191,9 @@ def test_strings_are_no_known_number_of_bytes(graph: Any, count: int, cast: Any)
 
 def test_strings_count_with_their_bytes() -> None:
     state = ThreadState("feed:x:0")
-    state.count([np.array([[b"a", b"bc"], [b"", "\N{SNOWMAN}".encode()]], object), np.zeros(2, np.int32)], 2)
+    count(state, [np.array([[b"a", b"bc"], [b"", "\N{SNOWMAN}".encode()]], object), np.zeros(2, np.int32)])
     assert (state.records, state.string_bytes, state.bytes) == (2, 6, 14)
-    state.count([np.array(b"label", object)], 1)
+    count(state, [np.array(b"label", object)])
     assert (state.records, state.string_bytes, state.bytes) == (3, 11, 19)
 
 
