@@ -436,8 +436,8 @@ def _is_one_of(value: Any, variables: Sequence[Any]) -> bool:
 
 
 def with_inner_graphs(graph: Any) -> list[Any]:
-    """Return the graph of a `tf.function`, and those of the loops and branches in it."""
-    return [graph, *(function.graph for function in graph._functions.values())]
+    """Return the graph of a `tf.function`, and those of the loops and branches in it. A `Defun` has none."""
+    return [graph, *(function.graph for function in graph._functions.values() if hasattr(function, "graph"))]
 
 
 def op_stack(op: Any) -> list[tuple[str, int, str]]:

@@ -14,6 +14,7 @@ import tensorflow as tf2
 import tensorflow.compat.v1 as tf
 from resuming import TOWERS, Counting, resumed_steps
 from slow import some_of
+from tensorflow.python.framework import function
 
 import staging_tf1 as staging
 from staging_tf1 import sources
@@ -227,11 +228,21 @@ def in_a_loop(batch: Any) -> Any:
     return tf.map_fn(checked, tf.cast(batch, tf.float32))
 
 
+@function.Defun(tf.int64)
+def twice(number: Any) -> Any:
+    return 2 * number
+
+
+def beside_a_defun(batch: Any) -> Any:
+    with tf.control_dependencies([tf.debugging.Assert(tf.not_equal(batch[0], 3), ["three"])]):
+        return tf.ensure_shape(twice(batch), [1])
+
+
 FED = [dict(), dict(num_threads=3), dict(lockstep=True)]
 
 
 @pytest.mark.parametrize("options", FED, ids=str)
-@pytest.mark.parametrize(("map_fn", "line"), [(not_three, 2), (in_a_loop, 2)])
+@pytest.mark.parametrize(("map_fn", "line"), [(not_three, 2), (in_a_loop, 2), (beside_a_defun, 1)])
 def test_it_names_the_batch_and_the_line(graph: Any, map_fn: Any, line: int, options: dict[str, Any]) -> None:
     x = staging.staged(ArraySource(np.arange(6), batch_size=1, epochs=1), map_fn=map_fn, name="train", **options)
     first = map_fn.__code__.co_firstlineno
