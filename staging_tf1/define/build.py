@@ -71,6 +71,7 @@ def _areas(plan: Plan, name: str, position: Position | None) -> tuple[list[Token
                 stamps=position is not None and (plan.towers.dynamic or counts_bad),
                 releases=len(plan.inputs) == 1 or plan.lockstep,
                 advance=None if position is None else partial(position.advance, tower),
+                convert=partial(_staged_of, entry) if not plan.one_by_one else None,
             )
             areas.append(area)
     return areas, None if iterator is None else iterator.initializer
@@ -108,11 +109,20 @@ def _tensors(entry: Input, iterator: Any | None, *, keeps_state: bool) -> Tensor
             tensors = Tensors(_flat(values), values, [])
         if entry.components is entry.given:
             return tensors
-        leaves = zip(
-            flatten_with_paths(tensors.structure), flatten(entry.given), flatten(entry.components), strict=True
-        )
-        structure = pack(tensors.structure, [_fit(leaf, had, want, path) for (path, leaf), had, want in leaves])
+        structure = _converted(entry, tensors.structure)
         return tensors._replace(flat=_flat(structure), structure=structure)
+
+
+def _staged_of(entry: Input, fed: Sequence[Any]) -> list[Any]:
+    """Make what is staged of one batch, out of dense tensors like those that are fed."""
+    batch = pack(entry.given, fed)
+    return _flat(batch if entry.components is entry.given else _converted(entry, batch))
+
+
+def _converted(entry: Input, batch: Any) -> Any:
+    """Apply `spec=` and `cast=` to a batch."""
+    leaves = zip(flatten_with_paths(batch), flatten(entry.given), flatten(entry.components), strict=True)
+    return pack(batch, [_fit(leaf, had, want, path) for (path, leaf), had, want in leaves])
 
 
 def _fed(entry: Input, keeps_state: bool) -> Tensors:

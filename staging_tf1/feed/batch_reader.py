@@ -7,23 +7,34 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from staging_tf1._tf import profiled
+from staging_tf1.feed.block_size import BlockSize
 from staging_tf1.feed.pipeline import MapOps, Producer
 from staging_tf1.feed.preparing import Prepared, Preparing
-from staging_tf1.feed.readers import IndexReader, ReadBatch, Reader, RotationReader, StreamReader, draw, read_batch
+from staging_tf1.feed.readers import (
+    BlockReader,
+    IndexReader,
+    ReadBatch,
+    Reader,
+    RotationReader,
+    StreamReader,
+    draw,
+    read_batch,
+)
 from staging_tf1.feed.sequencer import Rotation
 from staging_tf1.feed.source_errors import SkipCounter, errors_only
 from staging_tf1.feed.supply import Supply
 from staging_tf1.feed.threads import WAITING_FOR_SHARE, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.fork import refuse_if_forked
-from staging_tf1.sources import Source, StreamSource
+from staging_tf1.sources import RecordSource, Source, StreamSource
 
 
 class FedBatch(NamedTuple):
-    """A batch that was read, and its number in the source's order."""
+    """A batch that was read, and its number in the source's order; or several, with the number of the first."""
 
     number: int
     # None for a skipped batch, which keeps its number.
     prepared: Prepared | None
+    batches: int = 1
 
 
 class BatchReader:
@@ -34,14 +45,21 @@ class BatchReader:
       reader: reads them from the source; None if the graph computes them.
       start: the number of the first batch.
       preparing: makes what is fed out of a batch; None if the graph computes them.
+      size: how many batches the reader reads at once; None if it reads one.
 
     Attributes:
       on_failed_step: called after a failed step, which may have lost a batch.
     """
 
     def __init__(
-        self, producer: Producer, reader: Reader | None, start: int, preparing: Preparing | None = None
+        self,
+        producer: Producer,
+        reader: Reader | None,
+        start: int,
+        preparing: Preparing | None = None,
+        size: BlockSize | None = None,
     ) -> None:
+        self._size = size
         self.producer, self.start, self._preparing = producer, start, preparing
         self.on_failed_step: list[Callable[[], None]] = []
         self.skipped = SkipCounter(producer.name, producer.plan.skip_rule)
@@ -82,7 +100,7 @@ class BatchReader:
             if numbered is None:
                 return None
             state.batch = numbered.number
-            return FedBatch(numbered.number, self._prepared(numbered, state))
+            return FedBatch(numbered.number, self._prepared(numbered, state), numbered.batches)
 
     def skip(self, state: ThreadState, error: BaseException) -> None:
         """Count a skipped batch; raise `error` if that exceeds the limit."""
@@ -91,6 +109,11 @@ class BatchReader:
 
     def stop(self) -> None:
         """End a wait for batches that the chief has not handed out, as at the end of the data."""
+
+    def note_put(self, batch: FedBatch, source_secs: float, put_secs: float) -> None:
+        """Note how long a batch, or several, took to read and to put."""
+        if self._size is not None:
+            self._size.note(batch.batches, source_secs, put_secs)
 
     def stamp_of(self, number: int) -> int:
         """Return the stamp of batch `number` (see `TokenArea`). Call it in order of delivery."""
@@ -102,6 +125,8 @@ class BatchReader:
         try:
             if numbered.error is not None:
                 raise numbered.error
+            if numbered.batches > 1:
+                return self._preparing.block(numbered.batch, numbered.batches)
             return self._preparing(numbered.number, numbered.batch)
         except self.skipped.types as error:
             self.skip(state, error)
@@ -185,12 +210,16 @@ class BatchReaders:
 
     def for_threads(self) -> list[BatchReader]:
         """Make a reader for each producer. Of a shared input, each tower reads its own batches."""
-        return [
-            BatchReader(producer, self._reader_of_tower(producer, start, preparing), start, preparing)
-            if producer.supply is None
-            else SuppliedReader(producer, producer.supply, preparing)
-            for producer, start, preparing in self._starts
-        ]
+        return [self._for_thread(*starting) for starting in self._starts]
+
+    def _for_thread(self, producer: Producer, start: int, preparing: Preparing) -> BatchReader:
+        if producer.supply is not None:
+            return SuppliedReader(producer, producer.supply, preparing)
+        source = producer.source
+        if not producer.plan.one_by_one and isinstance(source, RecordSource):
+            size = BlockSize(producer.plan.capacity, source.bytes_per_batch)
+            return BatchReader(producer, BlockReader(source, size, start, producer.plan.limit), start, preparing, size)
+        return BatchReader(producer, self._reader_of_tower(producer, start, preparing), start, preparing)
 
     def for_steps(self) -> list[BatchReader]:
         """Make a reader for each producer. Of a shared input, each tower reads whatever comes next."""

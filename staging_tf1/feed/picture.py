@@ -80,7 +80,9 @@ def _threads(pipeline: Pipeline, feeding: Iterable[Producer]) -> str:
     threads = sum(producer.num_threads for producer in feeding)
     processes = sum(producer.plan.num_processes for producer in feeding)
     words = f"{threads} feed thread{'' if threads == 1 else 's'}"
-    return f"{words}\n{processes} worker process{'' if processes == 1 else 'es'}" if processes else words
+    if processes:
+        return f"{words}\n{processes} worker process{'' if processes == 1 else 'es'}"
+    return words if pipeline.plan.one_by_one else f"{words}\nseveral batches a run"
 
 
 def _device(sink: Sink) -> str:

@@ -20,6 +20,8 @@ from staging_tf1.graph.position import Fingerprint, Position, TowerRange, labell
 from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.state import state_of
 from staging_tf1.sources import Source, StreamSource
+from staging_tf1.sources.blocks import has_blocks
+from staging_tf1.spec import flatten
 from staging_tf1.spec.conform import Conformer
 
 
@@ -116,6 +118,24 @@ class Plan:
     def in_order(self) -> bool:
         """Whether batches are delivered in the source's order. A shuffle queue does not need it."""
         return self.queue is None or not self.queue.shuffle
+
+    @cached_property
+    def one_by_one(self) -> str:
+        """Why each batch is put by a run of its own; "" if one run may put several."""
+        entry = self.inputs[0]
+        reasons = {
+            "a queue holds them": self.queue is not None,
+            "the steps put them": self.lockstep,
+            "there are several towers": len(self.inputs) > 1,
+            "the workers of a cluster share them": self.cluster is not None,
+            "worker processes make them": bool(self.num_processes),
+            "several threads make them": self.num_threads != 1,
+            "bad batches are skipped": bool(self.skip_rule.types),
+            "map_fn makes them": entry.mapped is not None,
+            "they are not just rows of arrays": not has_blocks(entry.source),
+            "they hold strings": any(leaf.dtype == object for leaf in flatten(entry.spec or ())),
+        }
+        return next((reason for reason, holds in reasons.items() if holds), "")
 
     @property
     def fast_forwards(self) -> bool:

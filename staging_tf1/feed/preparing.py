@@ -13,6 +13,7 @@ from staging_tf1._tf import fast_callable, tf, with_inner_graphs
 from staging_tf1.feed.pipeline import MapOps, Mapped, Producer
 from staging_tf1.graph.callsite import site_of_op
 from staging_tf1.sources import Source
+from staging_tf1.spec import flatten
 
 
 class Prepared(NamedTuple):
@@ -34,6 +35,11 @@ class Preparing:
     def __init__(self, producer: Producer, map_ops: MapOps | None, session: Any) -> None:
         self._producer = producer
         self._map = None if map_ops is None else _BatchMap(producer, map_ops, session)
+
+    def block(self, rows: Any, count: int) -> Prepared:
+        """Prepare `count` full batches of a source with blocks, whose rows are one after the other."""
+        flat = flatten(rows)
+        return Prepared([np.reshape(array, (count, -1, *array.shape[1:])) for array in flat], len(flat[0]))
 
     def __call__(self, number: int, batch: Any) -> Prepared:
         """Prepare the source's batch `number`.

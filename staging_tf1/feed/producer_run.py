@@ -5,13 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
-
-import numpy as np
 
 from staging_tf1._tf import is_uninitialized_iterator, profiled, tf
 from staging_tf1.errors import UninitializedError
-from staging_tf1.feed.batch_reader import BatchReader
+from staging_tf1.feed.batch_reader import BatchReader, FedBatch
 from staging_tf1.feed.delivery import Delivery
 from staging_tf1.feed.handshake import FeederSide
 from staging_tf1.feed.remote import pool_of
@@ -178,26 +175,36 @@ class ProducerRun:
             batch = self._batches.next(state)
             if batch is None:
                 return
-            state.leave_source(cpu_began, WAITING_IN_ORDER)
+            source_secs = state.leave_source(cpu_began, WAITING_IN_ORDER)
             with self._in_order(batch.number):
                 if batch.prepared is None:
                     continue
                 state.now(PUTTING)
                 with profiled(self._put_event, batch=state.batch):
-                    self._put(batch.number, batch.prepared.arrays)
-                state.put_secs += state.now(WAITING_FOR_SOURCE)
-            state.count(*batch.prepared)
+                    self._put(batch, state)
+                put_secs = state.now(WAITING_FOR_SOURCE)
+            state.put_secs += put_secs
+            self._batches.note_put(batch, source_secs, put_secs)
             # Freed first: the next batch may wait for its memory.
             del batch
 
     def _in_order(self, number: int) -> AbstractContextManager[None]:
         return self._sequencer.at(number) if self._keeps_order else nullcontext()
 
-    def _put(self, number: int, arrays: list[np.ndarray[Any, Any]]) -> None:
+    def _put(self, batch: FedBatch, state: ThreadState) -> None:
+        assert batch.prepared is not None
+        arrays, records = batch.prepared
+        if batch.batches > 1:
+            count = self.sink.put_block(*arrays)
+            state.count([array[:count] for array in arrays], count * records // batch.batches, batches=count)
+            if count < batch.batches:
+                raise Stopped
+            return
         if self._handshake is not None:
             self._handshake.make_room(len(arrays[0]))
-        self.sink.put(*arrays, stamp=self._batches.stamp_of(number))
+        self.sink.put(*arrays, stamp=self._batches.stamp_of(batch.number))
         self._delivery.staged_one(self.producer.tower)
+        state.count(arrays, records)
 
     def _feed_from_graph(self, state: ThreadState) -> None:
         while not self._ending:

@@ -10,11 +10,13 @@ import numpy as np
 from absl import logging
 
 from staging_tf1.errors import SpecError
+from staging_tf1.feed.block_size import BlockSize
 from staging_tf1.feed.remote import RemoteSource
 from staging_tf1.feed.sequencer import Rotation, Stopped
 from staging_tf1.feed.source_errors import SkipRule, naming_batch
-from staging_tf1.sources import Source, StreamSource
+from staging_tf1.sources import RecordSource, Source, StreamSource
 from staging_tf1.sources.aligned import aligned_copy
+from staging_tf1.sources.blocks import read_block
 from staging_tf1.spec import map_structure
 from staging_tf1.spec.arrays import checked_array, is_plain
 from staging_tf1.spec.composite import as_composite, is_composite
@@ -31,6 +33,8 @@ class ReadBatch(NamedTuple):
     batch: Any
     # What the source raised instead of the batch, if its rule skips such batches.
     error: BaseException | None = None
+    # How many batches, in rows one after the other.
+    batches: int = 1
 
 
 Skip = Callable[[BaseException], None]
@@ -69,6 +73,36 @@ class IndexReader:
             self._next += 1
             draw(self._source, index)
         return read_batch(self._source, self._rule, index)
+
+
+class BlockReader:
+    """Reads a random-access source, several batches at once.
+
+    Args:
+      source: has blocks.
+      size: how many batches to read at once.
+      start: the number of the first batch.
+      limit: the number after the last batch; None is all.
+    """
+
+    def __init__(self, source: RecordSource, size: BlockSize, start: int, limit: int | None) -> None:
+        self._source, self._size = source, size
+        self._next = start
+        ends = [end for end in (source.num_batches, limit) if end is not None]
+        self._end = min(ends, default=None)
+        self._lock = threading.Lock()
+
+    def take(self, skip: Skip = _raise) -> ReadBatch | None:
+        with self._lock:
+            index, most = self._next, self._size.batches
+            if self._end is not None:
+                most = min(most, self._end - index)
+                if most <= 0:
+                    return None
+            with naming_batch(index):
+                count, rows = read_block(self._source, index, most)
+            self._next += count
+            return ReadBatch(index, rows, batches=count)
 
 
 def draw(source: Source, index: int) -> None:

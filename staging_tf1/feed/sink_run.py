@@ -75,6 +75,7 @@ class SinkRun:
         # The stamps of the batches that are put but not released, in order; None if the release is fed none.
         self._stamps: deque[int] | None = deque() if self._stamp and not self._stamps_with_put else None
         self._put: Callable[..., Any] | None = None
+        self._block: Callable[..., Any] | None = None
         self._release: Callable[..., Any] | None = None
 
     def put(self, *arrays: Any, stamp: int = 1) -> None:
@@ -84,13 +85,33 @@ class SinkRun:
           Stopped: the sink was cancelled.
           ForkedError: the source forked, and this is the child.
         """
+        stamps = [np.array(stamp, np.int64)] if self._stamps_with_put else []
+        slot = self._run(self._put or self._make_put(), [*arrays, *stamps])
+        if slot and not slot[0]:
+            # A cancel has woken it, and it has put nothing.
+            raise Stopped
+        if self._stamps is not None:
+            self._stamps.append(stamp)
+
+    def put_block(self, *arrays: Any) -> int:
+        """Put several batches, whose number is the first dimension of the arrays. Wait for room for each.
+
+        Returns how many were put: not all if the sink was cancelled.
+
+        Raises:
+          Stopped: the sink was cancelled before.
+          ForkedError: the source forked, and this is the child.
+        """
+        (count,) = self._run(self._block or self._make_block(), arrays)
+        return int(count)
+
+    def _run(self, put: Callable[..., Any], feeds: Sequence[Any]) -> Any:
         refuse_if_forked("A feed thread")
-        put = self._put or self._make_put()
         while not self._begin():
             assert self._gate is not None
             self._gate.await_open(_LOOK_SECS)
         try:
-            slot = put(*arrays, *([np.array(stamp, np.int64)] if self._stamps_with_put else ()))
+            return put(*feeds)
         except tf.errors.CancelledError:
             if self._cancelled:
                 raise Stopped from None
@@ -98,11 +119,6 @@ class SinkRun:
         finally:
             with self._lock:
                 self.ended += 1
-        if slot and not slot[0]:
-            # A cancel has woken it, and it has put nothing.
-            raise Stopped
-        if self._stamps is not None:
-            self._stamps.append(stamp)
 
     def _begin(self) -> bool:
         """Begin a put, unless the cluster stands still. Return whether it has."""
@@ -127,6 +143,17 @@ class SinkRun:
                     in_caller_thread=bool(sink.put.placeholders),
                 )
             return self._put
+
+    def _make_block(self) -> Callable[..., Any]:
+        block = self.sink.put.block
+        assert block is not None
+        with self._making:
+            if self._block is None:
+                # In the pool: in the thread of a caller, an op that waits continues in the thread that ends the wait.
+                self._block = fast_callable(
+                    self._session, feeds=block.placeholders, targets=(), fetches=[block.added], in_caller_thread=False
+                )
+            return self._block
 
     def puts(self) -> tuple[int, int]:
         """Return how many puts have begun, and how many have ended."""

@@ -58,9 +58,9 @@ class ThreadState:
     # Raises an error from the step that waits for this thread; None where the thread is the step's own.
     give_up: Callable[[BaseException], None] | None = None
 
-    def count(self, arrays: list[np.ndarray[Any, Any]], records: int) -> None:
-        """Count a batch that was delivered; its strings are `bytes` objects."""
-        self.batches += 1
+    def count(self, arrays: list[np.ndarray[Any, Any]], records: int, batches: int = 1) -> None:
+        """Count what was delivered; its strings are `bytes` objects."""
+        self.batches += batches
         self.records += records
         for array in arrays:
             size = _bytes_of(array)
@@ -73,8 +73,8 @@ class ThreadState:
         self.now(WAITING_FOR_SOURCE)
         return None if self.batches % _MEASURED_ONE_IN else time.thread_time()
 
-    def leave_source(self, cpu_began: float | None, doing: str) -> None:
-        """Count the time in the source, and enter the state `doing`."""
+    def leave_source(self, cpu_began: float | None, doing: str) -> float:
+        """Count the time in the source, and enter the state `doing`. Return the seconds."""
         cpu_ended = None if cpu_began is None else time.thread_time()
         lasted = self.now(doing)
         self.last_in_source = (self.since - lasted, self.since)
@@ -82,6 +82,7 @@ class ThreadState:
         if cpu_began is not None and cpu_ended is not None:
             self.measured_secs += lasted
             self.measured_cpu_secs += cpu_ended - cpu_began
+        return lasted
 
     def in_source_at(self, moment: float) -> bool:
         """Whether it was in the source at a moment of `time.perf_counter()` that has just passed."""

@@ -25,6 +25,15 @@ class Tensors(NamedTuple):
     label: Any = None
 
 
+class BlockOps(NamedTuple):
+    """What adds several batches in one run. It waits for room for each of them."""
+
+    # As those of one batch, with one more dimension, the first: the number of the batch.
+    placeholders: tuple[Any, ...]
+    # How many it has added (a scalar int32): fewer than it was fed if a `cancel` has woken it.
+    added: Any
+
+
 @dataclass(frozen=True)
 class PutOps:
     """What adds one batch."""
@@ -44,6 +53,8 @@ class PutOps:
     slot: Any | None = None
     # With the taker of a shuffle queue whose order is reproducible.
     handshake: Handshake | None = None
+    # What adds several batches at once; None if that is not possible.
+    block: BlockOps | None = None
 
     @cached_property
     def ends(self) -> tuple[Any, ...]:

@@ -15,15 +15,15 @@ rendezvous is aborting".
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.dependencies import OUTPUT, copies_after
 from staging_tf1.graph.get_stats import GetStats
-from staging_tf1.graph.sink import GetOps, PutOps, RepairOps, Sink, Tensors
+from staging_tf1.graph.sink import BlockOps, GetOps, PutOps, RepairOps, Sink, Tensors
 
 
 class TokenArea(Sink):
@@ -41,6 +41,7 @@ class TokenArea(Sink):
       stamps: whether tokens hold stamps.
       releases: whether an element can be taken as soon as it is put.
       advance: makes the op that counts a consumed batch, from its stamp and label; None counts none.
+      convert: makes what is staged out of what is fed; with it, one run can put several batches.
     """
 
     area: StagingArea
@@ -57,6 +58,7 @@ class TokenArea(Sink):
         stamps: bool,
         releases: bool,
         advance: Callable[[Any, Any], Any] | None,
+        convert: Callable[[Sequence[Any]], list[Any]] | None = None,
     ) -> None:
         self.name, self.capacity, self._tensors = name, capacity, tensors
         dtypes, shapes = [value.dtype for value in tensors.flat], [value.shape for value in tensors.flat]
@@ -68,7 +70,7 @@ class TokenArea(Sink):
                 # Unbounded, because a Stage that waits would hold a thread of the pool.
                 self.area = StagingArea(dtypes, shapes)
             self._make_queues(stamps, releases)
-        self.put = self._put(releases)
+        self.put = self._put(releases, None if convert is None else self._put_block(convert))
         with on(device):
             self.get = self._get(advance)
 
@@ -109,22 +111,55 @@ class TokenArea(Sink):
             release=release,
         )
 
-    def _put(self, releases: bool) -> PutOps:
+    def _put(self, releases: bool, block: BlockOps | None) -> PutOps:
         """Make the op that waits for a slot and stages the values. With `releases`, they can be taken at once."""
         # Copies, so that feeding the values cuts every edge to the ops that compute them: a feed does not cut control
         # edges.
-        values = copies_after([], self._tensors.flat)
+        slot, put = self._staged(copies_after([], self._tensors.flat))
+        if releases:
+            with self._on_host():
+                put = self._released(slot, put, self._tensors.label, "put")
+        release = None if releases else self.repair.release
+        return PutOps(
+            put, tuple(self._tensors.placeholders), self._tensors.flat, self._stamp, release, slot, block=block
+        )
+
+    def _put_block(self, convert: Callable[[Sequence[Any]], list[Any]]) -> BlockOps:
+        """Make the loop that waits for a slot for each of several batches and puts it. A slot of 0 ends the loop."""
+
+        def put_next(count: Any, _: Any) -> tuple[Any, Any]:
+            # Without a copy, if a batch is a multiple of 64 bytes long.
+            slot, staged = self._staged(convert([batches[count] for batches in fed]))
+            with tf.control_dependencies([self._released(slot, staged, None, "put")]):
+                return count + slot[0], slot[0]
+
+        with self._on_host(), tf.name_scope("block"):
+            fed = [tf.placeholder(part.dtype, [None, *part.shape]) for part in self._tensors.placeholders]
+            batches = tf.shape(fed[0])[0]
+            count, _ = tf.while_loop(
+                lambda count, slot: (count < batches) & (slot > 0), put_next, [0, 1], parallel_iterations=1
+            )
+        return BlockOps(tuple(fed), count)
+
+    def _on_host(self) -> AbstractContextManager[Any]:
+        scope = ExitStack()
+        scope.enter_context(tf.device(None))
+        scope.enter_context(tf.device(host_of(self.area.device)))
+        return scope
+
+    def _staged(self, values: Sequence[Any]) -> tuple[Any, Any]:
+        """Return a slot, which is waited for, and the op that stages `values` after it."""
         # The values come before the slot, because a source that fails must not keep a slot.
         with tf.control_dependencies(values):
             slot = self.slots.dequeue()
         with tf.control_dependencies([slot]):
-            put = self.area.put(values)
-        if releases:
-            with tf.device(None), tf.device(host_of(self.area.device)), tf.control_dependencies([put]):
-                tokens = [tf.fill(slot, component) for component in self._token_with(self._tensors.label)]
-                put = self.queue.enqueue_many(tokens, name="put")
-        release = None if releases else self.repair.release
-        return PutOps(put, tuple(self._tensors.placeholders), self._tensors.flat, self._stamp, release, slot)
+            return slot, self.area.put(values)
+
+    def _released(self, slot: Any, staged: Any, label: Any, name: str) -> Any:
+        """Return the op that lets an element be taken after `staged`; nothing for a slot of 0."""
+        with tf.control_dependencies([staged]):
+            tokens = [tf.fill(slot, component) for component in self._token_with(label)]
+            return self.queue.enqueue_many(tokens, name=name)
 
     def _token_with(self, label: Any) -> list[Any]:
         stamp = [] if self._stamp is None else [self._stamp]

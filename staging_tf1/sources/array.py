@@ -63,6 +63,11 @@ class ArraySource(RecordSource):
         options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
         self._set_up(len(self._arrays[0]), options)
 
+    @property
+    def _copies_rows(self) -> bool:  # type: ignore[override]
+        # A subclass may do more.
+        return type(self) is ArraySource
+
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of the arrays with another first dimension. See `RecordSource.record_spec`."""
         return with_batch_dim(self._specs, batch_dim)

@@ -189,9 +189,12 @@ class Batches:
         """The seed, passed or drawn. None if none was passed and nothing is random."""
         return self.drawn_seed if self.seed_was_drawn else self.options.seed
 
-    def numbers_in(self, index: int) -> Records:
-        """Return the numbers of the records in a batch."""
+    def numbers_in(self, index: int, count: int = 1) -> Records:
+        """Return the numbers of the records in a batch, or in `count` full batches of an epoch from it on."""
         pieces = self.schedule.pieces(index)
+        if count > 1:
+            start = pieces[0].start
+            return self.order.records(pieces[0]._replace(stop=start + count * self.options.batch_size))
         if len(pieces) == 1:
             return self.order.records(pieces[0])
         return np.concatenate([numbers_of(self.order.records(piece)) for piece in pieces])

@@ -184,6 +184,11 @@ class CachedSource(RecordSource):
         options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
         self._set_up(manifest.num_records, options)
 
+    @property
+    def _copies_rows(self) -> bool:  # type: ignore[override]
+        # A subclass may do more.
+        return type(self) is CachedSource and not self._varies
+
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of the columns; of the first record if shapes differ. See `RecordSource.record_spec`."""
         return with_batch_dim(self._specs, batch_dim)

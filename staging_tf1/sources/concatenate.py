@@ -12,6 +12,7 @@ from staging_tf1.arguments import only_known
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.batches import Arrangement, Options
+from staging_tf1.sources.blocks import has_blocks
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.parts import Combination, agreed_options, check_same_specs, listed_parts
 from staging_tf1.sources.records import RecordSource
@@ -61,6 +62,7 @@ class Concatenation(Combination):
         self.features = parts[0].features
         self.gives_away = all(part.gives_away for part in parts)
         self._makes_batches = any(part._makes_batches for part in parts)
+        self._copies_rows = all(map(has_blocks, parts))
         self._combine(parts, num_records, options, arrangement)
 
     def record_spec(self, batch_dim: int | None) -> Any:

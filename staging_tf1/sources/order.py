@@ -87,6 +87,12 @@ class Schedule:
         total = self.num_records * (self.epochs or 1) if self.across_epochs else self.num_records
         return total % self.batch_size != 0
 
+    def full_from(self, index: int, most: int) -> int:
+        """Return how many of the `most` batches from `index` on are full and in the epoch of the first; at least 1."""
+        size, records = self.batch_size, self.num_records
+        start = index * size % records if self.across_epochs else index % self._count(records) * size
+        return max(1, min(most, (records - start) // size))
+
     def _count(self, records: int) -> int:
         return records // self.batch_size if self.drop_remainder else -(-records // self.batch_size)
 

@@ -119,6 +119,8 @@ class RecordSource(Composable):
     _row_maker = "gather()"
     # The option with which `gather` may leave out records. Empty if it does not.
     _drops_records = ""
+    # Whether `gather` does nothing but copy rows of arrays.
+    _copies_rows = False
 
     @abc.abstractmethod
     def record_spec(self, batch_dim: int | None) -> Any:

@@ -10,6 +10,7 @@ from staging_tf1 import arguments
 from staging_tf1.arguments import only_known
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.batches import Options
+from staging_tf1.sources.blocks import has_blocks
 from staging_tf1.sources.parts import Combination, agreed_options, check_part, check_plain
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.spec import flatten, flatten_with_paths, is_structure, map_structure, named_by_path, pack
@@ -59,6 +60,7 @@ class Zipped(Combination):
         parts = flatten(sources)
         self.gives_away = all(part.gives_away for part in parts)
         self._makes_batches = any(part._makes_batches for part in parts)
+        self._copies_rows = all(map(has_blocks, parts))
         self._combine(parts, parts[0].num_records, options)
 
     def record_spec(self, batch_dim: int | None) -> Any:

@@ -42,8 +42,8 @@ class PipelineStats:
         delivery; empty for a queue.
       ignored: batches that were skipped because of an exception among `ignored_exception_types`.
       loop_secs: seconds from the start of the first run to the end of the last one.
-      full_bytes: bytes that the area or queue holds when it is full. Each feed thread has one more batch in hand; 0 if
-        unknown.
+      full_bytes: bytes that the area or queue holds when it is full; 0 if unknown. Each feed thread has one more batch
+        in hand, or several that take at most 8 MiB together.
       kind: how it is fed: "source", "stream" (a source that one thread at a time can read), "graph", "seeded" (a
         shuffle queue whose order can be repeated), or "lockstep".
       threads: feed threads that work.
@@ -56,6 +56,7 @@ class PipelineStats:
       positions: in a cluster, how many batches the steps of each worker have consumed, over all runs; with towers,
         those of each tower, worker by worker. One number for all workers with share="dynamic". Empty elsewhere, and
         without a position.
+      one_by_one: why a run puts one batch; "" if fast steps make it put several, as with arrays and one feed thread.
     """
 
     name: str
@@ -81,6 +82,7 @@ class PipelineStats:
     lock_share: float | None = None
     autotune: bool = False
     recent_waited_shares: tuple[float, ...] = ()
+    one_by_one: str = ""
 
     @property
     def waited_share(self) -> float | None:
@@ -249,6 +251,7 @@ def _record(
         loop_secs=loop_secs,
         full_bytes=full_bytes(sink, states),
         kind=_kind(pipeline),
+        one_by_one=pipeline.plan.one_by_one,
     )
 
 

@@ -1,0 +1,43 @@
+"""`BlockSize`: how many batches one run puts."""
+
+from __future__ import annotations
+
+from staging_tf1._tf import is_profiled
+
+# A stop waits until a block is put, and what is read ahead is in no step yet.
+_MOST_SECS = 0.01
+_MOST_BYTES = 8 << 20
+_MOST_BATCHES = 64
+# A clock may stand still for that long.
+_LEAST_SECS = 1e-6
+
+
+class BlockSize:
+    """How many batches are read at once and put in one run, for one thread.
+
+    Each run of a put holds Python's lock for a while, and the training loop waits for it. With steps of less than 5 ms
+    that shows. So blocks grow while steps are fast, and while the step has enough staged batches during the reading.
+
+    Args:
+      capacity: how many batches can be staged.
+      bytes_per_batch: bytes in a batch; None if unknown.
+
+    Attributes:
+      batches: how many to read next.
+    """
+
+    def __init__(self, capacity: int, bytes_per_batch: int | None) -> None:
+        self.batches = 1
+        self._capacity = capacity
+        self._most = 1 if bytes_per_batch is None else min(_MOST_BATCHES, _MOST_BYTES // max(1, bytes_per_batch))
+
+    def note(self, batches: int, source_secs: float, put_secs: float) -> None:
+        """Set the next size from how long a block took to read, and to put."""
+        if is_profiled():
+            # The profile shows each batch.
+            self.batches = 1
+            return
+        read_secs = max(source_secs / batches, _LEAST_SECS)
+        step_secs = read_secs + put_secs / batches
+        wanted = min(2 * batches, self._most, _MOST_SECS / step_secs, self._capacity * step_secs / read_secs)
+        self.batches = max(1, int(wanted))

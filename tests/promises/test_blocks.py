@@ -1,0 +1,296 @@
+"""Several batches in one run of the put: the same batches as one by one, however many; where it is not done; stops."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from itertools import cycle, product
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from hypothesis import given, settings
+from resuming import resumed_steps
+from slow import examples, some_of
+
+import staging_tf1 as staging
+from staging_tf1 import sources
+from staging_tf1.feed.block_size import BlockSize
+from staging_tf1.feed.pipeline import pipelines_of
+from staging_tf1.feed.sequencer import Stopped
+from staging_tf1.feed.sink_run import Canceller, SinkRun
+from staging_tf1.sources import ArraySource
+from staging_tf1.sources.blocks import has_blocks, read_block
+from staging_tf1.sources.order import Schedule
+
+COUNT = 61
+NUMBERS = np.arange(COUNT)
+IMAGES = np.random.default_rng(0).integers(0, 256, [COUNT, 4, 3]).astype(np.uint8)
+ARRAYS = {"image": IMAGES, "id": NUMBERS}
+ORDER: dict[str, Any] = dict(batch_size=4, shuffle=True, seed=5, epochs=3)
+
+
+def saved(folder: Path) -> Any:
+    """Return an array that is mapped from a file."""
+    np.save(folder / "images.npy", IMAGES)
+    return np.load(folder / "images.npy", mmap_mode="r")
+
+
+def arrays(**options: Any) -> Callable[[Path], Any]:
+    return lambda folder: ArraySource(ARRAYS, **{**ORDER, **options})
+
+
+KINDS: dict[str, Callable[[Path], Any]] = {
+    "shuffled": arrays(),
+    "in order": arrays(shuffle=False),
+    "across epochs": arrays(across_epochs=True),
+    "without a rest": arrays(drop_remainder=True),
+    "a shard": arrays(shard=(1, 3)),
+    "one tuple": lambda folder: ArraySource((NUMBERS, IMAGES), **ORDER),
+    "one array": lambda folder: ArraySource(IMAGES, **ORDER),
+    "other bytes": lambda folder: ArraySource(NUMBERS.astype(">i4"), **ORDER),
+    "columns of a matrix": lambda folder: ArraySource(np.arange(COUNT * 6).reshape(COUNT, 6)[:, ::2], **ORDER),
+    "one record a batch": lambda folder: ArraySource(NUMBERS, **{**ORDER, "batch_size": 1}),
+    "mapped": lambda folder: ArraySource(saved(folder), **ORDER),
+    "cached": lambda folder: sources.cached(ARRAYS, folder / "cache", **ORDER),
+    "some": lambda folder: ArraySource(ARRAYS, **ORDER).skip(3).take(50),
+    "selected": lambda folder: ArraySource(ARRAYS, **ORDER).select(NUMBERS[::-2]),
+    "weighted": lambda folder: ArraySource(ARRAYS, **ORDER).weighted(NUMBERS + 1),
+    "balanced": lambda folder: ArraySource(ARRAYS, **ORDER).balanced(NUMBERS % 3),
+    "by length": lambda folder: ArraySource(ARRAYS, **ORDER).by_length(NUMBERS % 7 + 1),
+    "a mixture": lambda folder: sources.mix(
+        [ArraySource(ARRAYS, **ORDER), ArraySource({"image": 255 - IMAGES, "id": -NUMBERS}, **ORDER)], [0.7, 0.3]
+    ),
+    "one after the other": lambda folder: sources.concatenate([ArraySource(ARRAYS, **ORDER)] * 2),
+    "zipped": lambda folder: sources.zip_records(
+        {"a": ArraySource(ARRAYS, **ORDER), "b": ArraySource(IMAGES, **ORDER)}
+    ),
+}
+STAGED: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "cast": dict(cast=tf.float64),
+    "room for one": dict(capacity=1),
+}
+
+
+def fixed_sizes(monkeypatch: pytest.MonkeyPatch, sizes: Iterator[int]) -> None:
+    """Read and put as many batches at once as `sizes` says, however long steps take."""
+
+    def note(self: BlockSize, batches: int, source_secs: float, put_secs: float) -> None:
+        self.batches = next(sizes)
+
+    monkeypatch.setattr(BlockSize, "note", note)
+
+
+@pytest.fixture
+def blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of batches that were put at once."""
+    put: list[int] = []
+    put_block = SinkRun.put_block
+
+    def noted(self: SinkRun, *batches: Any) -> int:
+        count = put_block(self, *batches)
+        put.append(count)
+        return count
+
+    monkeypatch.setattr(SinkRun, "put_block", noted)
+    fixed_sizes(monkeypatch, cycle([3, 1, 5, 2, 64]))
+    return put
+
+
+def delivered(source: Any, **options: Any) -> list[Any]:
+    """Return all batches that the steps of a session get."""
+    got = []
+    with tf.Graph().as_default():
+        batch = staging.staged(source, **options)
+        with staging.StagingSession() as sess:
+            step = sess.make_callable(batch)
+            while True:
+                try:
+                    got.append(step())
+                except tf.errors.OutOfRangeError:
+                    return got
+
+
+@pytest.mark.parametrize(("kind", "how"), some_of(list(product(KINDS, STAGED))))
+def test_batches_are_the_same_as_one_by_one(tmp_path: Path, blocks: list[int], kind: str, how: str) -> None:
+    source, options = KINDS[kind](tmp_path), STAGED[how]
+    got = delivered(source, **options)
+    assert blocks, "no block was put"
+    assert len(got) == source.num_batches
+    for number, batch in enumerate(got):
+        wanted = source.batch(number)
+        tf.nest.assert_same_structure(batch, wanted)
+        for value, expected in zip(tf.nest.flatten(batch), tf.nest.flatten(wanted), strict=True):
+            assert value.dtype == (np.float64 if how == "cast" else expected.dtype.newbyteorder("="))
+            np.testing.assert_array_equal(value, expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_block_has_the_rows_of_its_batches(tmp_path: Path, kind: str) -> None:
+    source = KINDS[kind](tmp_path)
+    assert has_blocks(source)
+    for index in range(source.num_batches):
+        for most in (1, 2, 7, 1000):
+            count, rows = read_block(source, index, most)
+            each = [tf.nest.flatten(source.batch(number)) for number in range(index, index + count)]
+            assert count == 1 or all(len(batch[0]) == source.batch_size for batch in each)
+            for leaf, batches in zip(tf.nest.flatten(rows), zip(*each), strict=True):
+                np.testing.assert_array_equal(leaf, np.concatenate(batches))
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(
+    st.builds(
+        Schedule,
+        num_records=st.integers(1, 40),
+        batch_size=st.integers(1, 12),
+        epochs=st.integers(1, 3),
+        across_epochs=st.booleans(),
+    ),
+    st.integers(1, 20),
+    st.data(),
+)
+def test_full_batches_of_one_epoch_are_counted(schedule: Schedule, most: int, data: st.DataObject) -> None:
+    last = schedule.num_batches
+    assert last is not None
+    index = data.draw(st.integers(0, last - 1))
+    expected = 0
+    for number in range(index, min(index + most, last)):
+        pieces = schedule.pieces(number)
+        is_full = len(pieces) == 1 and pieces[0].stop - pieces[0].start == schedule.batch_size
+        if not is_full or pieces[0].epoch != schedule.pieces(index)[0].epoch:
+            break
+        expected += 1
+    assert schedule.full_from(index, most) == max(1, expected)
+
+
+class Doubled(ArraySource):
+    """Of a user, who does more than copy rows."""
+
+    def gather(self, records: Any) -> Any:
+        return super().gather(records) * 2
+
+
+def plain(**options: Any) -> ArraySource:
+    return ArraySource(NUMBERS, **{**ORDER, **options})
+
+
+NOT: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
+    "a transform": (lambda: plain(transform=lambda batch: batch + 1), {}, "they are not just rows of arrays"),
+    "a subclass": (lambda: Doubled(NUMBERS, **ORDER), {}, "they are not just rows of arrays"),
+    "a mixture": (lambda: sources.mix([plain(), Doubled(NUMBERS, **ORDER)]), {}, "they are not just rows of arrays"),
+    "text": (lambda: ArraySource(NUMBERS.astype(str), **ORDER), {}, "they hold strings"),
+    "by record": (lambda: sources.MapSource(list(NUMBERS), **ORDER), {}, "they are not just rows of arrays"),
+    "padded": (lambda: plain().pad(), {}, "they are not just rows of arrays"),
+    "a generator": (lambda: (np.arange(3) for _ in range(5)), {}, "they are not just rows of arrays"),
+    "threads": (plain, dict(num_threads=2), "several threads make them"),
+    "AUTOTUNE": (plain, dict(num_threads=staging.AUTOTUNE), "several threads make them"),
+    "towers": (plain, dict(devices=["/cpu:0"] * 2), "there are several towers"),
+    "lockstep": (plain, dict(lockstep=True), "the steps put them"),
+    "bad batches": (plain, dict(ignored_exception_types=(ValueError,)), "bad batches are skipped"),
+    "map_fn": (plain, dict(map_fn=lambda batch: batch + 1), "map_fn makes them"),
+}
+
+
+@pytest.mark.parametrize("why", NOT)
+def test_other_inputs_are_put_one_by_one(blocks: list[int], why: str) -> None:
+    make, options, reason = NOT[why]
+    with tf.Graph().as_default():
+        staged = staging.staged(make(), **options)
+        with staging.StagingSession() as sess:
+            step = sess.make_callable(staged)
+            for _ in range(4):
+                step()
+            assert {stats.one_by_one for stats in sess.stats()} == {reason}
+    assert not blocks
+
+
+@pytest.mark.parametrize("first", [1, 6, 17])
+def test_a_run_resumes_in_the_middle_of_a_block(tmp_path: Path, blocks: list[int], first: int) -> None:
+    whole = resumed_steps(None, arrays()(tmp_path), None)
+    begun = resumed_steps(tmp_path, arrays()(tmp_path), first)
+    rest = resumed_steps(tmp_path, arrays()(tmp_path), None)
+    assert begun + rest == whole
+    assert blocks
+
+
+def test_failed_steps_lose_only_their_batches(blocks: list[int]) -> None:
+    got: list[Any] = []
+    with tf.Graph().as_default():
+        batch = staging.staged(plain(shuffle=False, batch_size=1, epochs=1), capacity=1)
+        checked = tf.debugging.check_numerics(1 / tf.cast(batch[0] % 5, tf.float32), "bad")
+        with tf.control_dependencies([checked]):
+            kept = tf.identity(batch)
+        with staging.StagingSession() as sess:
+            step = sess.make_callable(kept)
+            while True:
+                try:
+                    got += step().tolist()
+                except tf.errors.OutOfRangeError:
+                    break
+                except tf.errors.InvalidArgumentError:
+                    continue
+            (stats,) = sess.stats()
+    assert got == [number for number in range(COUNT) if number % 5]
+    assert stats.failed_batches == tuple(range(0, COUNT, 5))
+    assert (stats.batches, stats.records) == (COUNT, COUNT)
+    assert stats.bytes == NUMBERS.nbytes
+    assert max(blocks) > 1
+
+
+@pytest.mark.parametrize("room", [1, 2, 5])
+def test_a_cancel_ends_a_block_after_what_it_has_put(room: int) -> None:
+    with tf.Graph().as_default() as graph, tf.Session() as sess:
+        taken = staging.staged(plain(batch_size=2), capacity=room)
+        sink = pipelines_of(graph)[0].sinks[0]
+        sess.run(tf.global_variables_initializer())
+        sess.run(sink.reset)
+        run, canceller = SinkRun(sink, sess, 1), Canceller(sess, [sink])
+        put: list[Any] = []
+        thread = threading.Thread(target=lambda: put.append(run.put_block(np.arange(16).reshape(8, 2))))
+        thread.start()
+        # It waits for the room of one more.
+        while sess.run(sink.size) < room:
+            pass
+        canceller.cancel([run])
+        thread.join(60)
+        assert put == [room]
+        assert [sess.run(taken).tolist() for _ in range(room)] == np.arange(2 * room).reshape(-1, 2).tolist()
+        with pytest.raises(Stopped):
+            run.put_block(np.zeros((1, 2), np.int64))
+        assert run.puts() == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("before", "source_secs", "put_secs", "after"),
+    [
+        # Fast steps: twice as many each time, up to 10 ms or what is read while the step has staged batches.
+        (1, 1e-5, 3e-4, 2),
+        (8, 8e-5, 24e-4, 16),
+        (32, 32e-5, 96e-4, 32),
+        (16, 32e-4, 32e-4, 4),
+        # Slow steps: one by one.
+        (1, 1e-5, 1e-2, 1),
+        (1, 1e-5, 7.0, 1),
+        (32, 32e-5, 5.0, 1),
+        # The source is slower than the step.
+        (1, 1e-3, 1e-5, 2),
+        # A clock that stands still.
+        (4, 0.0, 0.0, 2),
+    ],
+)
+def test_the_size_follows_the_steps(before: int, source_secs: float, put_secs: float, after: int) -> None:
+    size = BlockSize(capacity=2, bytes_per_batch=1000)
+    size.note(before, source_secs, put_secs)
+    assert size.batches == after
+
+
+@pytest.mark.parametrize(("bytes_per_batch", "most"), [(None, 1), (8 << 20, 1), (1 << 20, 8), (1, 64), (0, 64)])
+def test_a_block_is_small(bytes_per_batch: int | None, most: int) -> None:
+    size = BlockSize(capacity=1000, bytes_per_batch=bytes_per_batch)
+    size.note(1000, 1e-6, 1e-3)
+    assert size.batches == most
