@@ -13,7 +13,7 @@ _LEAST_SECS = 1e-6
 
 
 class BlockSize:
-    """How many batches are read at once and put in one run, for one thread.
+    """How many batches are read at once and put in one run. All threads of a producer share it.
 
     Each run of a put holds Python's lock for a while, and the training loop waits for it. With steps of less than 5 ms
     that shows. So blocks grow while steps are fast, and while the step has enough staged batches during the reading.

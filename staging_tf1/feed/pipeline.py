@@ -129,7 +129,6 @@ class Plan:
             "there are several towers": len(self.inputs) > 1,
             "the workers of a cluster share them": self.cluster is not None,
             "worker processes make them": bool(self.num_processes),
-            "several threads make them": self.num_threads != 1,
             "bad batches are skipped": bool(self.skip_rule.types),
             "map_fn makes them": entry.mapped is not None,
             "they are not just rows of arrays": not has_blocks(entry.source),

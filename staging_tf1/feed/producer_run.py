@@ -176,7 +176,7 @@ class ProducerRun:
             if batch is None:
                 return
             source_secs = state.leave_source(cpu_began, WAITING_IN_ORDER)
-            with self._in_order(batch.number):
+            with self._in_order(batch):
                 if batch.prepared is None:
                     continue
                 state.now(PUTTING)
@@ -188,8 +188,8 @@ class ProducerRun:
             # Freed first: the next batch may wait for its memory.
             del batch
 
-    def _in_order(self, number: int) -> AbstractContextManager[None]:
-        return self._sequencer.at(number) if self._keeps_order else nullcontext()
+    def _in_order(self, batch: FedBatch) -> AbstractContextManager[None]:
+        return self._sequencer.at(batch.number, batch.batches) if self._keeps_order else nullcontext()
 
     def _put(self, batch: FedBatch, state: ThreadState) -> None:
         assert batch.prepared is not None

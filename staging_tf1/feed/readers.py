@@ -16,7 +16,7 @@ from staging_tf1.feed.sequencer import Rotation, Stopped
 from staging_tf1.feed.source_errors import SkipRule, naming_batch
 from staging_tf1.sources import RecordSource, Source, StreamSource
 from staging_tf1.sources.aligned import aligned_copy
-from staging_tf1.sources.blocks import read_block
+from staging_tf1.sources.blocks import full_batches, read_block
 from staging_tf1.spec import map_structure
 from staging_tf1.spec.arrays import checked_array, is_plain
 from staging_tf1.spec.composite import as_composite, is_composite
@@ -76,7 +76,7 @@ class IndexReader:
 
 
 class BlockReader:
-    """Reads a random-access source, several batches at once.
+    """Reads a random-access source: threads take numbers, each of several batches at once.
 
     Args:
       source: has blocks.
@@ -99,10 +99,10 @@ class BlockReader:
                 most = min(most, self._end - index)
                 if most <= 0:
                     return None
-            with naming_batch(index):
-                count, rows = read_block(self._source, index, most)
-            self._next += count
-            return ReadBatch(index, rows, batches=count)
+            batches = full_batches(self._source, index, most)
+            self._next += batches
+        with naming_batch(index):
+            return ReadBatch(index, read_block(self._source, index, batches), batches=batches)
 
 
 def draw(source: Source, index: int) -> None:

@@ -22,8 +22,8 @@ class Sequencer:
         self._changed = threading.Condition()
 
     @contextmanager
-    def at(self, number: int) -> Iterator[None]:
-        """Wait until all smaller numbers have gone through. The body runs alone.
+    def at(self, number: int, count: int = 1) -> Iterator[None]:
+        """Wait until all smaller numbers have gone through. The body runs alone, for `count` numbers.
 
         Raises:
           Stopped: `stop` was called.
@@ -36,7 +36,7 @@ class Sequencer:
         yield
         # Not in a `finally`, because no batch may follow one that failed.
         with self._changed:
-            self._next += 1
+            self._next += count
             self._changed.notify_all()
 
     def stop(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from staging_tf1.sources.records import RecordSource
 
-__all__ = ["has_blocks", "read_block"]
+__all__ = ["full_batches", "has_blocks", "read_block"]
 
 
 def has_blocks(source: Any) -> bool:
@@ -17,11 +17,11 @@ def has_blocks(source: Any) -> bool:
     return source._copies_rows and batches.options.transform is None and batches.layout is None
 
 
-def read_block(source: RecordSource, index: int, most: int) -> tuple[int, Any]:
-    """Read up to `most` batches from `index` on at once. The source must have blocks.
+def full_batches(source: RecordSource, index: int, most: int) -> int:
+    """Return how many batches from `index` on, up to `most`, are a block: full and of one epoch; or 1, of any size."""
+    return source._batching.schedule.full_from(index, most)
 
-    Returns how many there are, and their rows, one batch after the other. All are full, unless there is only one.
-    """
-    batches = source._batching
-    count = batches.schedule.full_from(index, most)
-    return count, source._gathered(batches.numbers_in(index, count))
+
+def read_block(source: RecordSource, index: int, batches: int) -> Any:
+    """Return the rows of a block of batches from `index` on, one batch after the other. The source must have blocks."""
+    return source._gathered(source._batching.numbers_in(index, batches))
