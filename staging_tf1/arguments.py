@@ -18,7 +18,7 @@ import os
 import re
 import reprlib
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 INT32_MAX = 2**31 - 1
@@ -333,11 +333,11 @@ def names(caller: str, argument: str, value: Any, expected: str) -> list[str]:
     return strings
 
 
-def path(caller: str, argument: str, value: Any, *, remote: bool = False) -> str:
+def path(caller: str, argument: str, value: Any, *, schemes: Collection[str] = ()) -> str:
     """Check a path and return it as a string.
 
     Rejects integers, which `open` takes for file descriptors, and bytes, which messages cannot show. Rejects a scheme,
-    too: `open` would take it for a folder "s3:". `remote` allows it: for paths that only TensorFlow opens.
+    too: `open` would take it for a folder "s3:". `schemes` are those of TensorFlow, for a path that only it opens.
     """
     expected = "a path: a string or an os.PathLike"
     name = os.fspath(instance(caller, argument, value, (str, os.PathLike), expected))
@@ -349,10 +349,23 @@ def path(caller: str, argument: str, value: Any, *, remote: bool = False) -> str
         possible = False
     if not possible:
         refuse(caller, argument, value, "a valid file path", ValueError)
-    if not remote and (scheme := scheme_of(name)):
+    if scheme := scheme_of(name):
+        _check_scheme(caller, argument, name, scheme, schemes)
+    return name
+
+
+def _check_scheme(caller: str, argument: str, name: str, scheme: str, schemes: Collection[str]) -> None:
+    if not schemes:
         cure = "Copy the files here, or mount the storage as a folder"
         refuse(caller, argument, name, f"a path of this machine, without '{scheme}'. {cure}", ValueError)
-    return name
+    known = sorted(f"{each}:" for each in schemes if each)
+    if scheme not in known:
+        cure = f"Import the package that adds '{scheme}' to TensorFlow first, or mount the storage as a folder"
+        expected = f"a path without a scheme, or with one that this TensorFlow opens ({', '.join(known)}). {cure}"
+        refuse(caller, argument, name, expected, ValueError)
+    if not name.startswith(f"{scheme}//"):  # TensorFlow would write to a folder "gs:"
+        expected = f"two slashes after '{scheme}'. Pass a string, because pathlib removes one"
+        refuse(caller, argument, name, expected, ValueError)
 
 
 def scheme_of(path: str) -> str:
@@ -433,9 +446,9 @@ def output_file(caller: str, argument: str, value: Any) -> str:
     return name
 
 
-def folder(caller: str, argument: str, value: Any) -> str:
-    """Check the path of a folder. It need not exist, and may be remote: "gs://bucket/run"."""
-    name = path(caller, argument, value, remote=True)
+def folder(caller: str, argument: str, value: Any, schemes: Collection[str]) -> str:
+    """Check the path of a folder. It need not exist, and may have one of the schemes: "gs://bucket/run"."""
+    name = path(caller, argument, value, schemes=schemes)
     if os.path.exists(name) and not os.path.isdir(name):
         kind = kind_of_file(name) or "a file"
         raise ValueError(f"{caller} got {argument}={shown(name)}, which is {kind}, expected the path of a folder.")

@@ -18,7 +18,7 @@ import numpy as np
 from tqdm import tqdm
 
 import staging_tf1 as staging
-from staging_tf1.arguments import scheme_of
+from staging_tf1.arguments import folder, scheme_of
 from staging_tf1.cli.arguments import OneLineParser, complain, local_path, whole_number
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.data import DataFileError, LabelledImages, load_images
@@ -166,8 +166,13 @@ def _check_checkpoint(logdir: str | None) -> None:
     """Compare the variables by name and shape. TensorFlow's own error comes late and is long."""
     from staging_tf1._tf import tf
 
-    checkpoint = logdir and tf.train.latest_checkpoint(logdir)
-    if not checkpoint:
+    if logdir is None:
+        return
+    try:
+        checkpoint = tf.train.latest_checkpoint(folder("", "--logdir", logdir, tf.io.gfile.get_registered_schemes()))
+    except ValueError as error:
+        raise LogdirError(str(error).strip()) from None
+    if checkpoint is None:
         return
     saved = dict(tf.train.list_variables(checkpoint))
     for variable in tf.trainable_variables():

@@ -89,7 +89,7 @@ def export_saved_model(
     ...     sess.run(signature.outputs["y"].name, {signature.inputs["x"].name: [7]}).tolist()
     [14.0]
     """
-    where = path(WHAT, "folder", folder, remote=True)
+    where = path(WHAT, "folder", folder, schemes=tf.io.gfile.get_registered_schemes())
     home = tf.get_default_graph() if graph is None else graph
     if not isinstance(home, tf.Graph):
         refuse(WHAT, "graph", graph, "a tf.Graph or None")
@@ -98,7 +98,7 @@ def export_saved_model(
     elif batch_size is not None:
         batch_size = whole(WHAT, "batch_size", batch_size, 1, INT64_MAX)
     fed, wanted = _tensors(home, "inputs", inputs), _tensors(home, "outputs", outputs)
-    saved = last_checkpoint(path(WHAT, "checkpoint", checkpoint, remote=True))
+    saved = last_checkpoint(checkpoint)
     if tf.gfile.Exists(where) and (not tf.gfile.IsDirectory(where) or tf.gfile.ListDirectory(where)):
         raise FileExistsError(f"{WHAT}: {where} exists and is not empty. Remove it, or choose another folder.")
     _check(home, fed, wanted)
@@ -134,12 +134,14 @@ def _tensors(graph: Any, argument: str, values: Any) -> dict[str, Any]:
     return dict(values)
 
 
-def last_checkpoint(given: str) -> str:
+def last_checkpoint(checkpoint: Any) -> str:
     """Return the path of a checkpoint that is given by its path or its folder.
 
     Raises:
       CheckpointError: there is none.
+      ValueError: TensorFlow cannot open the path.
     """
+    given = path(WHAT, "checkpoint", checkpoint, schemes=tf.io.gfile.get_registered_schemes())
     prefix = tf.train.latest_checkpoint(given) if tf.gfile.IsDirectory(given) else _OF_CHECKPOINT.sub("", given)
     if prefix is None or not tf.train.checkpoint_exists(prefix):
         raise CheckpointError(

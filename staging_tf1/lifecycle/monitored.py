@@ -116,7 +116,7 @@ def _check(name: str, value: Any) -> None:
         instance(_CALLER, name, value, tf.train.Scaffold | None, "a tf.train.Scaffold")
     elif name == "summary_dir":
         if value is not None:
-            folder(_CALLER, name, value)
+            folder(_CALLER, name, value, tf.io.gfile.get_registered_schemes())
     elif name == "max_wait_secs" or (value is not None and name.endswith("_secs")):
         seconds(_CALLER, name, value)
     elif value is not None and name.endswith("_steps"):

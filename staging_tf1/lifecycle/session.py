@@ -109,7 +109,7 @@ class StagingSession:
         if isinstance(checkpoint_dir, str) and not checkpoint_dir:
             checkpoint_dir = None
         if checkpoint_dir is not None:
-            checkpoint_dir = folder(caller, "checkpoint_dir", checkpoint_dir)
+            checkpoint_dir = folder(caller, "checkpoint_dir", checkpoint_dir, tf.io.gfile.get_registered_schemes())
         hooks = checked_hooks("hooks", hooks)
         instance(caller, "config", config, tf.ConfigProto | None, "a tf.ConfigProto")
         check_monitored(monitored, inspect.signature(StagingSession).parameters)

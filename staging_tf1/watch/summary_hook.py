@@ -49,7 +49,7 @@ class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
         name, path = arguments.renamed(caller, "output_dir", output_dir, None, "folder", folder)
         if path is None or (isinstance(path, str) and not path):
             raise ValueError(f"{caller} got no {name}. Pass the folder that TensorBoard reads: {name}='logs'.")
-        self._folder = arguments.folder(caller, name, path)
+        self._folder = arguments.folder(caller, name, path, tf.io.gfile.get_registered_schemes())
         name, steps = arguments.renamed(caller, "save_steps", save_steps, _SAVE_STEPS, "every_steps", every_steps)
         self._save_steps = arguments.whole(caller, name, steps, 1, arguments.INT64_MAX)
         self._writer: Any = None

@@ -1,4 +1,4 @@
-"""A path with a scheme is refused at once by whatever opens files itself; nothing is written to a folder `s3:`."""
+"""A path with a scheme is refused at once unless TensorFlow opens it; nothing is written to a folder `s3:`."""
 
 from __future__ import annotations
 
@@ -103,6 +103,66 @@ def test_a_command_refuses_a_path_with_a_scheme(
     assert f"{named}{str(path)!r}, {REFUSAL.format(scheme=_scheme(path))}" in err
     assert err.count("\n") == 1
     assert {each.name for each in folder.iterdir()} - {"__pycache__"} == {each.name for each in before}
+
+
+# What only TensorFlow opens: these may have its schemes.
+OF_TENSORFLOW: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "checkpoint_dir": (lambda path: staging.StagingSession(checkpoint_dir=path), "StagingSession got checkpoint_dir="),
+    "summary_dir": (lambda path: staging.StagingSession(summary_dir=path), "StagingSession got summary_dir="),
+    "output_dir": (lambda path: staging.StagingSummaryHook(output_dir=path), "StagingSummaryHook got output_dir="),
+    "export": (lambda path: export(path, "c"), "export_saved_model() got folder="),
+    "export from": (lambda path: export("out", path), "export_saved_model() got checkpoint="),
+}
+UNKNOWN = (
+    "expected a path without a scheme, or with one that this TensorFlow opens (file:, gs:, ram:). Import the package "
+    "that adds '{scheme}' to TensorFlow first, or mount the storage as a folder."
+)
+ONE_SLASH = "expected two slashes after '{scheme}'. Pass a string, because pathlib removes one."
+REFUSED: dict[str, tuple[Any, str]] = {
+    **{name: (path, UNKNOWN) for name, path in PATHS.items() if name not in ("gs", "file", "glob")},
+    "case": ("GS://bucket/x", UNKNOWN),
+    "pathlib gs": (Path("gs://bucket/x"), ONE_SLASH),
+    "one slash": ("ram:/x", ONE_SLASH),
+}
+
+
+def export(folder: Any, checkpoint: Any) -> Any:
+    with tf.Graph().as_default():
+        x = tf.placeholder(tf.float32, [])
+        return staging.export_saved_model(folder, {"x": x}, {"y": x + 1}, checkpoint=checkpoint)
+
+
+@pytest.mark.parametrize(("path", "refusal"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("way", OF_TENSORFLOW)
+def test_a_path_that_tensorflow_does_not_open_is_refused(way: str, path: Any, refusal: str, folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    call, named = OF_TENSORFLOW[way]
+    with pytest.raises(ValueError) as caught:
+        call(path)
+    assert str(caught.value) == f"{named}{str(path)!r}, {refusal.format(scheme=_scheme(path))}"
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("command", ["train --logdir PATH", "export PATH out --input x=x --output y=y"])
+def test_a_command_refuses_a_path_that_tensorflow_does_not_open(
+    command: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command.replace("PATH", "s3://bucket/x").split()) == 1
+    *progress, line = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"staging-tf1 {command.split()[0]}: ")
+    assert line.endswith(f"='s3://bucket/x', {UNKNOWN.format(scheme='s3:')}")
+    assert "Traceback" not in "".join(progress)
+
+
+@pytest.mark.parametrize("scheme", ["ram", "file"])
+def test_checkpoints_in_a_file_system_of_tensorflow_are_saved_and_restored(scheme: str, folder: Path) -> None:
+    steps = []
+    for _ in range(2):
+        with tf.Graph().as_default():
+            step = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+            with staging.StagingSession(checkpoint_dir=f"{scheme}://{folder}/run") as sess:
+                steps.append(int(sess.run(step)))
+    assert steps == [1, 2]
 
 
 @pytest.mark.parametrize("path", ["./s3:/x", "C:/x", "a/b://c", "12:/x", "a b:/x", ":/x", "s3:x"])
