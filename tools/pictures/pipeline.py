@@ -30,8 +30,8 @@ def draw_pipeline() -> str:
 
 
 def draw_cluster() -> str:
-    """Return the picture of what stands on which task of a cluster."""
-    picture = Picture(940, 300, "What stands where in a cluster")
+    """Return the picture of what runs on which task of a cluster."""
+    picture = Picture(940, 300, "What runs where in a cluster")
     picture.box(12, 40, 500, 240, style="group")
     picture.text(24, 30, "each worker: its own task", "head")
     picture.box(36, 120, 120, 64, "feed threads\nits share")
