@@ -1,4 +1,4 @@
-"""The Python on the pages runs, their commands parse, and their links lead to files."""
+"""The Python on the pages runs and fits its column, their commands parse, and their links lead to files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ OTHERWISE_TESTED = [
     ROOT / "docs" / "estimator.md",
 ]
 
-_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^ *```(\w+)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+# Where a page has 750 pixels for code, as it has beside the navigation.
+_MOST_COLUMNS = 80
+# How a typed line begins, and one that continues it, in a block that also shows what is printed.
+_PROMPTS = (("$ ", "  "), (">>> ", "... "))
 # Runs the programs in a file, all in one process because TensorFlow takes seconds to load.
 _RUN_BLOCKS = """
 import json
@@ -56,6 +60,17 @@ def test_the_python_on_the_page_runs(pages: list[Path], fork_server: ForkServer,
     (tmp_path / "blocks.json").write_text(json.dumps(named), encoding="utf-8")
     done = fork_server.run("-W", "error::UserWarning", "-c", _RUN_BLOCKS, tmp_path / "blocks.json")
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_id)
+def test_the_code_on_the_page_fits_its_column(page: Path) -> None:
+    """What is printed, or drawn with characters, has a width of its own."""
+    wide = []
+    for language, block in _BLOCK.findall(page.read_text(encoding="utf-8")):
+        prompts = next((prompts for prompts in _PROMPTS if f"\n{prompts[0]}" in f"\n{block}"), "")
+        typed = [line for line in block.splitlines() if line.startswith(prompts) and language != "text"]
+        wide += [line for line in typed if len(line) > _MOST_COLUMNS]
+    assert wide == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_id)
