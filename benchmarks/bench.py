@@ -1,4 +1,4 @@
-"""Compares ways to feed a graph-mode training loop. docs/performance.md explains how to read the tables.
+"""Compares ways to feed a graph-mode training loop. docs/results.md explains how to read the tables.
 
 Each measurement is a process of its own. The systems take turns, in an order that rotates; the tables show medians.
 

@@ -23,7 +23,7 @@ from transforms import TOKENS, vocabulary
 from workloads import WORKLOADS, NotApplicable
 
 BENCHMARKS = Path(bench.__file__).parent
-PAGE = (BENCHMARKS.parent / "docs" / "performance.md").read_text(encoding="utf-8")
+PAGE = (BENCHMARKS.parent / "docs" / "results.md").read_text(encoding="utf-8")
 # Systems whose threads, processes or queues shuffle on their own: a record may come twice before another comes once.
 ON_THEIR_OWN = {"classic", "hand_classic", "tf_data_shuffled", "tensorpack_zmq"}
 
@@ -188,7 +188,7 @@ def test_the_settings_of_a_system_add_to_those_of_all_rows() -> None:
 def test_the_page_lists_every_workload_and_system_and_its_commands_are_understood() -> None:
     first_cells = {cell.strip("`").removesuffix(":N") for cell in re.findall(r"^\| (\S+) \|", PAGE, re.MULTILINE)}
     assert {*WORKLOADS, *SYSTEMS} <= first_cells
-    commands = re.findall(r"^python benchmarks/bench\.py(.*?)(?:#.*)?$", PAGE, re.MULTILINE)
+    commands = re.findall(r"^python benchmarks/bench\.py(.*?)(?:#.*)?$", PAGE.replace("\\\n", ""), re.MULTILINE)
     assert len(commands) > 8
     for command in commands:
         assert bench.plan(bench.make_parser().parse_args(shlex.split(command)))
