@@ -120,6 +120,33 @@ def test_the_page_names_no_other_class() -> None:
     assert named == set(_classes())
 
 
+def _anchor(title: str) -> str:
+    return re.sub(r"[^\w-]", "", title.lower().replace(" ", "-"))
+
+
+def _texts() -> Iterator[str]:
+    """Every string of the package; what an f-string inserts is "{}"."""
+    for path in (_ROOT / "staging_tf1").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def test_messages_lead_to_their_entries() -> None:
+    table = _PAGE.read_text(encoding="utf-8").partition("## Find a message")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (.+?) \| \[(.+?)\]\(#(.+?)\) \|$", table, re.MULTILINE)
+    texts = list(_texts())
+    assert [words for words, _, _ in rows if not any(words in text for text in texts)] == []
+    assert [anchor for _, title, anchor in rows if anchor != _anchor(title)] == []
+    headings = {heading: section for section, heading, _ in _entries()}
+    listed = [title for _, title, _ in rows]
+    assert set(listed) <= set(headings)
+    stalls = {heading for heading, section in headings.items() if section == _STALLS}
+    assert {heading for heading in stalls - set(listed) if not heading.startswith("`StallError`")} == set()
+
+
 def test_every_entry_has_a_text_and_a_heading_of_its_own() -> None:
     headings = [heading for _, heading, _ in _entries()]
     assert len(set(headings)) == len(headings)
@@ -129,5 +156,4 @@ def test_every_entry_has_a_text_and_a_heading_of_its_own() -> None:
 def test_the_contents_lead_to_every_section() -> None:
     listed = re.findall(r"^- \[(.+?)\]\(#(.+?)\)", _PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert [title for title, _ in listed] == list(dict.fromkeys(section for section, _, _ in _entries()))
-    anchors = [re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")) for title, _ in listed]
-    assert [anchor for _, anchor in listed] == anchors
+    assert [anchor for _, anchor in listed] == [_anchor(title) for title, _ in listed]
