@@ -106,6 +106,8 @@ def test_the_reference_has_a_page_for_each_name_and_command(tool: Load, tmp_path
         if not (module == ".sources" and name in staging_tf1.errors.__all__)
     }
     assert written >= {f"staging-tf1-{command}" for command in COMMANDS}
+    page = (tmp_path / "reference" / "staging_tf1.staged.rst").read_text(encoding="utf-8")
+    assert 0 < page.index("return prefetched tensors of the same structure.\n\n") < page.index(".. autofunction::")
     # Modules have a page with their names.
     assert names <= written
     assert {f"reference/staging_tf1{module}" for module in modules} < set(listed)

@@ -11,6 +11,7 @@ The site has one version, that of the package, in its title. Hosts such as Read 
 from __future__ import annotations
 
 import sys
+from importlib.metadata import metadata
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -23,7 +24,12 @@ author = "the contributors of staging_tf1"
 copyright = author
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "name_links"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "name_links"]
+# What is printed has no button; what is typed is copied without the prompts.
+copybutton_selector = "div:not(.highlight-text) > div.highlight > pre"
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_line_continuation_character = "\\"
 root_doc = "index"
 # `make site` treats warnings as errors. An unresolved cross-reference is one, but names of TensorFlow and numpy in
 # signatures lead nowhere, because their inventories would have to be downloaded.
@@ -57,9 +63,12 @@ html_static_path = [str(HERE / "static")]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
+# Only a build from a clone of a public repository knows its address: see setup.py.
+_URLS = dict(url.split(", ", 1) for url in metadata("staging-tf1").get_all("Project-URL") or [])
 _CALM_SIDEBAR = {"color-sidebar-link-text--top-level": "var(--color-foreground-primary)"}
 html_theme_options = {
     "navigation_with_keys": True,
+    "footer_icons": [{"name": name, "url": url, "html": name, "class": ""} for name, url in _URLS.items()],
     "light_css_variables": {"color-brand-primary": "#b34700", "color-brand-content": "#b34700", **_CALM_SIDEBAR},
     "dark_css_variables": {"color-brand-primary": "#ff9d5c", "color-brand-content": "#ff9d5c", **_CALM_SIDEBAR},
 }

@@ -21,6 +21,17 @@ _NOT_WITHIN = (nodes.reference, nodes.title, desc_signature, pending_xref)
 _ALIASES = ("staging_tf1", "staging")
 
 
+class LinkedPictures(SphinxTransform):
+    """Lets a picture fit the page, and makes it a link to the whole one. On a phone its text is small."""
+
+    default_priority = 400
+
+    def apply(self, **kwargs: Any) -> None:
+        """Change the document in place. Sphinx links pictures that have a width."""
+        for picture in self.document.findall(nodes.image):
+            picture["width"] = "100%"
+
+
 class NameLinks(SphinxTransform):
     """Wraps each such literal in a reference to the object."""
 
@@ -64,6 +75,9 @@ _TARGETS = _targets()
 
 def adapt_docstring(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
     """Change the lines of a docstring in place."""
+    if app.env.docname == f"reference/{name}":
+        # `reference.py` writes the first line above the signature.
+        del lines[: lines.index("") + 1 if "" in lines else len(lines)]
 
     def linked(match: re.Match[str]) -> str:
         return f":doc:`{match[0]} </{match[1]}>`" if match[1] in app.env.found_docs else match[0]
@@ -83,6 +97,7 @@ def leave_out_any(app: Sphinx, domain: str, objtype: str, content: nodes.Element
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the transform and the event."""
+    app.add_transform(LinkedPictures)
     app.add_transform(NameLinks)
     app.connect("autodoc-process-docstring", adapt_docstring)
     # After autodoc has added the types.

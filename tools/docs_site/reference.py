@@ -54,12 +54,13 @@ def write_reference(target: Path) -> list[str]:
 def _directive(page: str, module: ModuleType, value: Any) -> str:
     if text := _CONSTANTS.get(page.rpartition(".")[2]):
         return f".. data:: {page}\n   :value: {value}\n\n   {text}"
+    summary = _first_line(value)
     kind, options = "autofunction", ""
     if inspect.isclass(value):
         is_error = issubclass(value, BaseException)
         kind = "autoexception" if is_error else "autoclass"
         options = "   :show-inheritance:\n" if is_error else "   :members:\n   :inherited-members:\n"
-    return f".. currentmodule:: {module.__name__}\n\n.. {kind}:: {page}\n{options}"
+    return f"{summary}\n\n.. currentmodule:: {module.__name__}\n\n.. {kind}:: {page}\n{options}"
 
 
 def _first_line(value: Any) -> str:
