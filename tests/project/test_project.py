@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from email import message_from_bytes
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ import staging_tf1 as staging
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "staging_tf1"
-# What setuptools needs to build the package.
-_BUILT_FROM = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
+# What a checkout has beside the files of the repository.
+_MADE = (".*_cache", ".coverage*", ".git", ".hypothesis", ".nox", ".venv", "*.egg-info", "__pycache__", "build", "dist")
+_REMOTE = "https://me:secret@code.example/someone/staging_tf1.git"
+_PAGE = "https://code.example/someone/staging_tf1"
 _BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, sys.argv[1])(sys.argv[2]))"
 # Prints which copy it runs. The installed one comes before the one that the tests import, and that a fork forgets.
 _RUN_INSTALLED = """
@@ -132,17 +135,92 @@ def _built(kind: str, folder: Path, target: Path) -> Path:
     return target / done.stdout.splitlines()[-1]
 
 
+def _files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel, built from the source distribution as `python -m build` does, but in this environment."""
-    folder = tmp_path_factory.mktemp("build")
-    shutil.copytree(PACKAGE, folder / "checkout" / "staging_tf1", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in _BUILT_FROM:
-        shutil.copyfile(ROOT / name, folder / "checkout" / name)
-    archive = _built("build_sdist", folder / "checkout", folder)
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of the repository."""
+    folder = tmp_path_factory.mktemp("checkout")
+    return Path(shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*_MADE), dirs_exist_ok=True))
+
+
+@pytest.fixture(scope="module")
+def source_distribution(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A source distribution of a clone of a public repository, unpacked."""
+    folder = tmp_path_factory.mktemp("sdist")
+    clone = shutil.copytree(checkout, folder / "clone")
+    for command in (["init", "--quiet"], ["remote", "add", "origin", _REMOTE]):
+        subprocess.run(["git", *command], cwd=clone, check=True)
+    archive = _built("build_sdist", clone, folder)
     with tarfile.open(archive) as opened:
         opened.extractall(folder / "unpacked", **({"filter": "data"} if sys.version_info >= (3, 12) else {}))
-    return _built("build_wheel", next((folder / "unpacked").iterdir()), folder)
+    return next((folder / "unpacked").iterdir())
+
+
+@pytest.fixture(scope="module")
+def wheel(source_distribution: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel, built from the source distribution as `python -m build` does, but in this environment."""
+    return _built("build_wheel", source_distribution, tmp_path_factory.mktemp("wheel"))
+
+
+def test_the_source_distribution_has_every_file_of_the_repository(checkout: Path, source_distribution: Path) -> None:
+    made = {"PKG-INFO", "setup.cfg"}
+    found = {name for name in _files(source_distribution) if not name.startswith("staging_tf1.egg-info/")}
+    assert found - made == _files(checkout)
+
+
+def test_the_metadata_leads_to_the_repository(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (name,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
+    metadata = message_from_bytes(archive.read(name))
+    assert metadata.get_all("Project-URL") == [
+        f"Repository, {_PAGE}",
+        f"Documentation, {_PAGE}/blob/HEAD/docs/index.md",
+        f"Changelog, {_PAGE}/blob/HEAD/CHANGELOG.md",
+    ]
+    assert metadata["Author"] and "Development Status :: 4 - Beta" in metadata.get_all("Classifier", [])
+    page = str(metadata.get_payload())
+    assert f"]({_PAGE}/blob/HEAD/docs/sources.md#records-of-different-sizes)" in page
+    # Package indexes show no files beside the page.
+    assert re.findall(r"\]\((?!https:|#)[^)]*\)", page) == []
+    # The extra has all others, except for those of developers.
+    extras = set(metadata.get_all("Provides-Extra", []))
+    wanted = {extra for line in metadata.get_all("Requires-Dist", []) for extra in Requirement(line).extras}
+    assert wanted == extras - {"all", "site", "test"}
+
+
+@pytest.mark.parametrize(
+    ("remote", "page"),
+    [
+        ("git@code.example:someone/staging_tf1.git", _PAGE),
+        ("ssh://git@code.example/someone/staging_tf1", _PAGE),
+        ("https://code.example/someone/staging_tf1/", _PAGE),
+        ("/srv/staging_tf1.git", ""),
+        ("file:///srv/staging_tf1.git", ""),
+        (None, ""),
+    ],
+)
+def test_the_address_of_the_repository_is_that_of_the_clone(tmp_path: Path, remote: str | None, page: str) -> None:
+    tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
+    kept = [node for node in tree.body if not (isinstance(node, ast.Expr) and ast.unparse(node).startswith("setup("))]
+    shutil.copyfile(ROOT / "README.md", tmp_path / "README.md")
+    if remote is not None:
+        for command in (["init", "--quiet"], ["remote", "add", "origin", remote]):
+            subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    namespace: dict[str, Any] = {"__file__": str(tmp_path / "setup.py")}
+    exec(compile(ast.Module(kept, []), "setup.py", "exec"), namespace)
+    assert namespace["home"] == page
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert (namespace["readme"](page) == text) == (page == "")
+
+
+def test_the_hosted_site_is_built_as_here() -> None:
+    text = (ROOT / ".readthedocs.yaml").read_text(encoding="utf-8")
+    assert "pip install -c constraints.txt '.[site]'" in text
+    assert "python tools/docs_site/build.py build/site" in text
+    assert "tools/docs_site/build.py" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
