@@ -15,6 +15,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
 from typing import Any
 
 import tensorflow.compat.v1 as tf
@@ -31,6 +32,8 @@ from tensorflow.python.util import deprecation as _deprecation
 from tensorflow.python.util import tf_export as _tf_export
 from tensorflow.python.util import tf_stack as _tf_stack
 from tensorflow.python.util.module_wrapper import TFModuleWrapper as _TFModuleWrapper
+
+from staging_tf1.errors import StagingWarning, warn
 
 # What other modules import from here that is not defined here.
 __all__ = ["Dataset", "FuncGraph", "tf"]
@@ -59,6 +62,28 @@ class _OwnDeprecations(logging.Filter):
             printed.popitem()
         return False
 
+
+# Builds of TensorFlow that are installed into the same folder as `tensorflow`.
+_OTHER_BUILDS = ("intel-tensorflow", "tensorflow-cpu", "tensorflow-rocm", "tf-nightly", "tf-nightly-cpu")
+
+
+def _warn_of_two_builds() -> None:
+    """Warn if pip has installed one TensorFlow over another, as it does for a package that requires `tensorflow`."""
+    found = []
+    for name in ("tensorflow", *_OTHER_BUILDS):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found.append((name, metadata.version(name)))
+    if len(found) > 1:
+        builds = " and ".join(f"{name} {version}" for name, version in found)
+        warn(
+            f"{builds} are installed in one folder, where each has replaced files of the other. Uninstall them "
+            f"(pip uninstall {' '.join(name for name, _ in found)}), and install one. With another build than "
+            f"tensorflow, install this package with --no-deps, as in docs/get_started.md.",
+            StagingWarning,
+        )
+
+
+_warn_of_two_builds()
 
 # The folders of this package and of TensorFlow.
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep

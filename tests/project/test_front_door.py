@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
+import re
+import shlex
 import typing
 from pathlib import Path
 from typing import Any
@@ -73,6 +76,32 @@ def test_importing_changes_nothing_and_prints_nothing(first_import: Any) -> None
 def test_importing_says_nothing_on_stderr_beyond_tensorflow(run_python: RunPython) -> None:
     done = run_python("-c", "import staging_tf1")
     assert (done.stdout, done.stderr) == ("", "")
+
+
+# What pip leaves of each: its files are those of `tensorflow`, and its metadata a folder of its own.
+@pytest.mark.parametrize("other", ["tensorflow_cpu-2.20.0", "tf_nightly-2.22.0.dev20261101"])
+def test_two_builds_of_tensorflow_are_named(run_python: RunPython, tmp_path: Path, other: str) -> None:
+    name, _, version = other.replace("_", "-").rpartition("-")
+    folder = tmp_path / f"{other}.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8")
+    done = run_python("-c", "import staging_tf1\nstaging_tf1.staged", env={"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 0
+    assert re.search(
+        rf"StagingWarning: tensorflow \S+ and {name} {version} are installed in one folder, where each has replaced "
+        rf"files of the other\. Uninstall them \(pip uninstall tensorflow {name}\), and install one\.",
+        done.stderr,
+    )
+
+
+def test_what_is_installed_without_tensorflow_is_what_the_package_requires() -> None:
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "get_started.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^pip install --no-deps staging-tf1\npip install (.*)$", page, re.MULTILINE)
+    text = (root / "pyproject.toml").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"^dependencies = (\[.*?^\])", text, re.MULTILINE | re.DOTALL)
+    others = [each for each in ast.literal_eval(listed) if not each.startswith("tensorflow")]
+    assert shlex.split(command) == sorted(others)
 
 
 def test_importing_costs_at_most_0_3_seconds_over_tensorflow(first_import: Any, run_python: RunPython) -> None:
