@@ -34,8 +34,9 @@ def is_terminal() -> bool:
 
 def tqdm_bar(shown: bool, **options: Any) -> Any:
     """Return a `tqdm.tqdm` with these options, or a substitute if no bar is shown."""
+    bar = _bar_class() if shown else None
     # With miniters a bar needs no thread to notice that the work has become slower.
-    return _bar_class()(miniters=1, **options) if shown else _NoBar()
+    return _NoBar() if bar is None else bar(miniters=1, **options)
 
 
 class _NoBar(AbstractContextManager["_NoBar"]):
@@ -54,7 +55,10 @@ class _NoBar(AbstractContextManager["_NoBar"]):
 
 @functools.cache
 def _bar_class() -> Any:
-    from tqdm import tqdm
+    try:
+        from tqdm import tqdm
+    except ImportError:  # `check` runs where nothing is installed
+        return None
 
     class Bar(tqdm):  # type: ignore[type-arg]
         monitor_interval = 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -85,10 +87,27 @@ def test_the_pre_commit_hook_calls_a_command_that_exists() -> None:
     (hook,) = re.findall(r"^- ((?:.*\n(?:  .*\n)*))", text, re.MULTILINE)
     fields = dict(re.findall(r"^ *(\w+): (.*)$", hook, re.MULTILINE))
     assert {"id", "name", "entry", "language"} <= set(fields)
-    assert fields["id"] == "staging-tf1-check" and fields["language"] == "python" and fields["types"] == "[python]"
-    script, command = fields["entry"].split()
-    assert f'{script} = "staging_tf1.cli.main:main"' in (ROOT / "pyproject.toml").read_text()
-    assert command == "check" and fields["require_serial"] == "true"
+    assert fields["id"] == "staging-tf1-check" and fields["language"] == "script" and fields["types"] == "[python]"
+    assert os.access(ROOT / fields["entry"], os.X_OK) and fields["require_serial"] == "true"
+
+
+@pytest.mark.parametrize("configured", [False, True])
+def test_the_hook_needs_nothing_installed(tmp_path: Path, configured: bool) -> None:
+    (tmp_path / "a.py").write_text("import tensorflow as tf\nx = tf.contrib.rpc\n", encoding="utf-8")
+    if configured and sys.version_info >= (3, 11):
+        (tmp_path / "pyproject.toml").write_text("[tool.staging-tf1.check]\nignore = ['STG117']\n", encoding="utf-8")
+    # -S: without site-packages.
+    command = [sys.executable, "-S", "-E", str(ROOT / "tools" / "check.py"), "a.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert ("STG117" in done.stdout) == (not (tmp_path / "pyproject.toml").exists())
+    assert done.returncode == (1 if "STG117" in done.stdout else 0)
+
+
+def test_the_hooks_of_this_repository_run_what_there_is() -> None:
+    text = (ROOT / ".pre-commit-config.yaml").read_text()
+    files = re.findall(r"tests/[\w/]+\.py", text)
+    assert files and [name for name in files if not (ROOT / name).exists()] == []
 
 
 def test_a_bar_appears_on_a_terminal_if_the_check_takes_long(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

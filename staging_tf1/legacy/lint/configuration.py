@@ -35,12 +35,17 @@ def load(folder: str) -> Configuration:
     path = _nearest(os.path.abspath(folder))
     if path is None:
         return Configuration()
-    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         with open(path, "rb") as file:
-            table: Any = toml.load(file)
+            text = file.read()
+        if b"staging-tf1" not in text:
+            return Configuration()
+        toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+        table: Any = toml.loads(text.decode())
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{path}: {error}") from error
+    except ImportError:
+        raise ConfigurationError(f"{path}: Python 3.10 needs tomli to read it: pip install tomli") from None
     settings = table.get("tool", {}).get("staging-tf1", {}).get("check", {})
     for key, value in settings.items():
         if key not in _KEYS:
