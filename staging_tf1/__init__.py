@@ -10,6 +10,7 @@ TensorFlow reads at import, so they must be the first to import it.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -71,6 +72,11 @@ def __getattr__(name: str) -> Any:
         # By its name only: importing `sources` for that would be an import within an import.
         cure = ". Sources are in staging_tf1.sources" if name.endswith("Source") else _meant(name)
         raise AttributeError(f"module 'staging_tf1' has no attribute {name!r}{cure}")
+    if sys.platform == "win32" and name not in ("AUTOTUNE", "errors"):
+        # Files and forks are opened in ways that Windows lacks.
+        raise ImportError(
+            f"staging_tf1.{name} needs Linux or macOS. On Windows use WSL. `staging-tf1 check` and `migrate` run there."
+        )
     if name in _HOMES:
         value = getattr(importlib.import_module(f"staging_tf1.{_HOMES[name]}"), name)
     else:

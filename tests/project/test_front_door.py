@@ -97,11 +97,13 @@ def test_two_builds_of_tensorflow_are_named(run_python: RunPython, tmp_path: Pat
 def test_what_is_installed_without_tensorflow_is_what_the_package_requires() -> None:
     root = Path(__file__).parents[2]
     page = (root / "docs" / "get_started.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"^pip install --no-deps staging-tf1\npip install (.*)$", page, re.MULTILINE)
+    (command,) = re.findall(
+        r"^pip install --no-deps staging-tf1\npip install (.*?)^```", page, re.MULTILINE | re.DOTALL
+    )
     text = (root / "pyproject.toml").read_text(encoding="utf-8")
     (listed,) = re.findall(r"^dependencies = (\[.*?^\])", text, re.MULTILINE | re.DOTALL)
     others = [each for each in ast.literal_eval(listed) if not each.startswith("tensorflow")]
-    assert shlex.split(command) == sorted(others)
+    assert sorted(shlex.split(command.replace("\\\n", " "))) == sorted(others)
 
 
 def test_importing_costs_at_most_0_3_seconds_over_tensorflow(first_import: Any, run_python: RunPython) -> None:
@@ -137,6 +139,15 @@ def test_what_the_type_checker_sees_is_what_there_is() -> None:
         assert f"from staging_tf1.{home} import {name}\n" in imports
     modules = sorted(set(staging.__all__) - set(staging._HOMES))
     assert f"from staging_tf1 import {', '.join(modules)}\n" in imports
+
+
+@pytest.mark.parametrize("use", ["staging_tf1.staged", "from staging_tf1 import sources", "staging_tf1.StagingSession"])
+def test_windows_is_refused_at_the_first_use(run_python: RunPython, use: str) -> None:
+    # What Python calls Windows; the names that Windows lacks are those of docs/platforms.md.
+    code = f"import sys; sys.platform = 'win32'; import staging_tf1; staging_tf1.errors, staging_tf1.AUTOTUNE; {use}"
+    done = run_python("-c", code)
+    assert done.returncode == 1
+    assert re.search(r"ImportError: staging_tf1\.\w+ needs Linux or macOS\. On Windows use WSL\. ", done.stderr)
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
