@@ -35,7 +35,8 @@ def test_the_examples_run(fork_server: ForkServer) -> None:
 
 
 def test_each_kind_of_dataset_has_an_example() -> None:
-    kinds = ["A list of files", "torch", "pandas", "HDF5", "Zarr", "Hugging Face", "SQLite", "Keras"]
+    kinds = ["A list of files", "torch", "pandas", "HDF5", "Zarr", "Hugging Face"]
+    kinds += ["Parquet and Arrow", "WebDataset", "SQLite", "Keras"]
     others = ["Start", "What a record may be", "Cache any dataset"]
     assert list(EXAMPLES) == [*others, kinds[0], "Text of different lengths", *kinds[1:]]
 
