@@ -150,6 +150,29 @@ def test_windows_is_refused_at_the_first_use(run_python: RunPython, use: str) ->
     assert re.search(r"ImportError: staging_tf1\.\w+ needs Linux or macOS\. On Windows use WSL\. ", done.stderr)
 
 
+# Files that ask for the system, and the words of docs/platforms.md for what they do elsewhere.
+GUARDS = {
+    "__init__.py": "`ImportError` at the first use",
+    "cluster/reach.py": "a parameter server that stands still",
+    "cores.py": "the number of cores",
+    "define/checks.py": "`num_processes=`",
+    "feed/lock_probe.py": "`stats().lock_share`",
+    "feed/threads.py": "`nice=`",
+    "fork.py": "a fork of a process that writes summaries",
+    "launch/supervisor.py": "`staging-tf1 launch`",
+    "testing/__init__.py": "`testing.assert_works_in_processes`",
+}
+
+
+def test_the_page_on_other_systems_has_every_guard_in_the_code() -> None:
+    root = Path(staging.__file__).parent
+    asks = re.compile(r"sys\.platform\b|hasattr\(os, |\"/proc/self")
+    files = [path for path in root.rglob("*.py") if asks.search(path.read_text(encoding="utf-8"))]
+    assert sorted(path.relative_to(root).as_posix() for path in files) == sorted(GUARDS)
+    page = (root.parent / "docs" / "platforms.md").read_text(encoding="utf-8")
+    assert [words for words in GUARDS.values() if words not in page] == []
+
+
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(
         AttributeError, match=r"^module 'staging_tf1' has no attribute 'StageArea'\. Did you mean 'StagingArea'\?$"
