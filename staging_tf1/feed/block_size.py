@@ -8,6 +8,8 @@ from staging_tf1._tf import is_profiled
 _MOST_SECS = 0.01
 _MOST_BYTES = 8 << 20
 _MOST_BATCHES = 64
+# How many batches come first. TensorFlow takes a moment to prepare the loop, and the first steps need its threads.
+_FIRST_BATCHES = 32
 # A clock may stand still for that long.
 _LEAST_SECS = 1e-6
 
@@ -28,12 +30,14 @@ class BlockSize:
 
     def __init__(self, capacity: int, bytes_per_batch: int | None) -> None:
         self.batches = 1
+        self._put = 0
         self._capacity = capacity
         self._most = 1 if bytes_per_batch is None else min(_MOST_BATCHES, _MOST_BYTES // max(1, bytes_per_batch))
 
     def note(self, batches: int, source_secs: float, put_secs: float) -> None:
         """Set the next size from how long a block took to read, and to put."""
-        if is_profiled():
+        self._put += batches
+        if self._put < _FIRST_BATCHES or is_profiled():
             # The profile shows each batch.
             self.batches = 1
             return

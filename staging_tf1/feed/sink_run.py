@@ -102,8 +102,9 @@ class SinkRun:
           Stopped: the sink was cancelled before.
           ForkedError: the source forked, and this is the child.
         """
-        (count,) = self._run(self._block or self._make_block(), arrays)
-        return int(count)
+        batches = np.array([len(arrays[0])], np.int32)
+        ((added,),) = self._run(self._block or self._make_block(), [*arrays, batches])
+        return int(added)
 
     def _run(self, put: Callable[..., Any], feeds: Sequence[Any]) -> Any:
         refuse_if_forked("A feed thread")

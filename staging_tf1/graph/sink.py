@@ -28,9 +28,10 @@ class Tensors(NamedTuple):
 class BlockOps(NamedTuple):
     """What adds several batches in one run. It waits for room for each of them."""
 
-    # As those of one batch, with one more dimension, the first: the number of the batch.
+    # As those of one batch, with one more dimension, the first: the number of the batch. The last one is for how many
+    # batches there are (int32, [1]).
     placeholders: tuple[Any, ...]
-    # How many it has added (a scalar int32): fewer than it was fed if a `cancel` has woken it.
+    # How many it has added (int32, [1]): fewer than it was fed if a `cancel` has woken it.
     added: Any
 
 

@@ -18,6 +18,7 @@ from slow import examples, some_of
 
 import staging_tf1 as staging
 from staging_tf1 import sources
+from staging_tf1.feed import block_size
 from staging_tf1.feed.block_size import BlockSize
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.sequencer import Stopped
@@ -266,6 +267,22 @@ def test_a_cancel_ends_a_block_after_what_it_has_put(room: int) -> None:
         assert run.puts() == (1, 1)
 
 
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first batches, which are put one by one, are done."""
+    monkeypatch.setattr(block_size, "_FIRST_BATCHES", 0)
+
+
+def test_the_first_batches_are_put_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_size, "_FIRST_BATCHES", 32)
+    size = BlockSize(capacity=2, bytes_per_batch=1000)
+    sizes = []
+    for _ in range(33):
+        size.note(1, 1e-5, 3e-4)
+        sizes.append(size.batches)
+    assert sizes == [1] * 31 + [2] * 2
+
+
 @pytest.mark.parametrize(
     ("before", "source_secs", "put_secs", "after"),
     [
@@ -284,6 +301,7 @@ def test_a_cancel_ends_a_block_after_what_it_has_put(room: int) -> None:
         (4, 0.0, 0.0, 2),
     ],
 )
+@pytest.mark.usefixtures("begun")
 def test_the_size_follows_the_steps(before: int, source_secs: float, put_secs: float, after: int) -> None:
     size = BlockSize(capacity=2, bytes_per_batch=1000)
     size.note(before, source_secs, put_secs)
@@ -291,6 +309,7 @@ def test_the_size_follows_the_steps(before: int, source_secs: float, put_secs: f
 
 
 @pytest.mark.parametrize(("bytes_per_batch", "most"), [(None, 1), (8 << 20, 1), (1 << 20, 8), (1, 64), (0, 64)])
+@pytest.mark.usefixtures("begun")
 def test_a_block_is_small(bytes_per_batch: int | None, most: int) -> None:
     size = BlockSize(capacity=1000, bytes_per_batch=bytes_per_batch)
     size.note(1000, 1e-6, 1e-3)
