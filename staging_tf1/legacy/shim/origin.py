@@ -17,6 +17,8 @@ _LEGACY = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _OWN_FOLDER = os.path.dirname(_LEGACY)
 # The genuine files of TensorFlow 1.15.5, wherever they are, see TensorFlow 1, and so does what serves them.
 _LENT = ("tensorflow.contrib", "tensorflow.examples", "staging_tf1.contrib", *LENT_FILES)
+# In a function that AutoGraph has converted, it makes each call: also those of hasattr(tf, name), which have no frame.
+_AUTOGRAPH = ("tensorflow.python.autograph",)
 
 
 class Kind(enum.Enum):
@@ -25,7 +27,7 @@ class Kind(enum.Enum):
     USER = "user"
     LENT = "lent"  # a genuine module of TensorFlow 1.15.5, which always sees TF1
     LIBRARY = "library"
-    TRANSPARENT = "transparent"  # the standard library and this package act on behalf of their caller
+    TRANSPARENT = "transparent"  # the standard library, AutoGraph and this package act on behalf of their caller
 
 
 class Origin:
@@ -100,6 +102,8 @@ class Origin:
             return Kind.USER
         if isinstance(name, str) and is_lent(name):
             return Kind.LENT
+        if isinstance(name, str) and _is_below(name, _AUTOGRAPH):
+            return Kind.TRANSPARENT
         if isinstance(name, str) and name.partition(".")[0] in self._packages:
             return Kind.USER
         if not isinstance(file, str):
@@ -123,4 +127,8 @@ def is_at_import_statement(frame: FrameType | None) -> bool:
 
 def is_lent(name: str) -> bool:
     """Whether a module is a genuine one of TensorFlow 1.15.5, by its full name."""
-    return f"{name}.".startswith(tuple(f"{package}." for package in _LENT))
+    return _is_below(name, _LENT)
+
+
+def _is_below(name: str, packages: Iterable[str]) -> bool:
+    return f"{name}.".startswith(tuple(f"{package}." for package in packages))
