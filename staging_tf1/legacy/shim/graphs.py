@@ -1,4 +1,4 @@
-"""Lets TensorFlow make the graphs that TF1 made: their seeds, their number of ops, and static shapes.
+"""Lets TensorFlow make the graphs that TF1 made: their seeds, their number of ops, sizes and static shapes.
 
 A random op without a seed of its own gets one from the graph's. TF1 used the number of ops that the graph had.
 TensorFlow 2 counts the random ops instead, so after ``tf.set_random_seed(1)`` it draws other numbers than TF1. Several
@@ -12,6 +12,11 @@ import functools
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
+
+import numpy as np
+
+# What TF1 takes as a size and TensorFlow 2 refuses, even if it equals an integer.
+_NO_INTEGERS = (float, np.floating, np.ndarray, str, bytes)
 
 
 class _NumbersOfOps(dict[Any, int]):
@@ -158,6 +163,20 @@ def _change_regularization(module: ModuleType) -> None:
     _wrap(module.__dict__["_VariableStore"], "_get_single_variable", as_before)
 
 
+def _change_dimensions(module: ModuleType) -> None:
+    """Let a size be a number that equals an integer, such as ``8 / 2``, which was an integer in Python 2."""
+
+    def as_before(genuine: Any, self: Any, value: Any) -> Any:
+        if not isinstance(value, _NO_INTEGERS):
+            return genuine(self, value)
+        size = int(value)
+        if not isinstance(value, (str, bytes)) and size != value:
+            raise ValueError(f"Ambiguous dimension: {value}")
+        return genuine(self, size)
+
+    _wrap(module.__dict__["Dimension"], "__init__", as_before)
+
+
 def _wrap(owner: Any, name: str, as_before: Callable[..., Any]) -> None:
     genuine = getattr(owner, name)
 
@@ -180,6 +199,7 @@ _OF_KERAS_TWO = {
 # The functions that change loaded modules, for all graphs of this process, by the full name of the module.
 CHANGES: dict[str, Callable[[ModuleType], None]] = {
     "tensorflow.python.framework.random_seed": _change_seeds,
+    "tensorflow.python.framework.tensor_shape": _change_dimensions,
     "tensorflow.python.ops.gen_array_ops": _change_split,
     "tensorflow.python.ops.nn_ops": _change_nn,
     "tensorflow.python.ops.random_ops": _change_uniform,
