@@ -3,7 +3,7 @@
 Usage: python tests/legacy/record_goldens.py PYTHON [PROGRAM...]
 where PYTHON is an interpreter (3.7) with "tensorflow==1.15.5" "protobuf<3.21" "numpy<1.19" pandas.
 The environment variable STAGING_TF1_ORACLE can name it instead. PROGRAM is a name such as mnist_tutorial; without one,
-all programs are recorded.
+all programs are recorded. save_graphs.py saves what the program in saved/ loads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> None:
     found = subprocess.run([interpreter, "-c", VERSION], capture_output=True, text=True, check=True)
     if found.stdout.strip() != "1.15.5":
         sys.exit(f"{interpreter} has TensorFlow {found.stdout.strip()}, expected 1.15.5.")
-    recorded = sum(record(interpreter, folder, sys.argv[2:]) for folder in ("", "estimator", "contrib"))
+    recorded = sum(record(interpreter, folder, sys.argv[2:]) for folder in ("", "estimator", "contrib", "saved"))
     print(f"recorded {recorded} programs")
 
 

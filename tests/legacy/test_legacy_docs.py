@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 pytest.importorskip("libcst")
 
 from forked import QUIET, ForkServer
-from legacy_support import Run, assert_same_numbers, goldens
+from legacy_support import HERE, Run, assert_same_numbers, goldens
 from slow import with_slow
 
 from staging_tf1.cli.main import main
@@ -100,3 +101,37 @@ def test_the_program_on_the_page_about_estimators(legacy_run: Run, tmp_path: Pat
     ran = legacy_run("fit.py", cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert_same_numbers(ran.stdout, output, rel=1e-3)
+
+
+FIRST_LOSSES = """
+import json
+cases = json.load(open("cases.json"))
+
+def first_loss(name):
+    return session.run("loss:0", {each + ":0": value for each, value in cases[name]["feeds"].items()})
+
+with tf.Session() as session:
+    saver.restore(session, "./model")
+    print("batch_norm_by_placeholder step 0 %.5g" % first_loss("batch_norm_by_placeholder"))
+with tf.Graph().as_default(), tf.Session() as session:
+    tf.saved_model.loader.load(session, ["train"], "exported")
+    print("batch_norm_of_keras step 0 %.5g" % first_loss("batch_norm_of_keras"))
+"""
+
+
+def test_graphs_of_1_15_load_without_the_shim_as_the_page_says(fork_server: ForkServer, tmp_path: Path) -> None:
+    with tarfile.open(HERE / "goldens" / "saved" / "graphs.tar.xz") as archive:
+        archive.extractall(tmp_path)
+    for name, on_the_page in {"": "model", ".meta": "model.meta"}.items():
+        (tmp_path / f"batch_norm_by_placeholder{name}").rename(tmp_path / on_the_page)
+    (tmp_path / "batch_norm_of_keras").rename(tmp_path / "exported")
+    page = (DOCS / "troubleshooting.md").read_text().partition("### `ValueError`: a saved graph")[2]
+    page = page.partition("\n## ")[0]
+    blocks = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 2
+    ran = fork_server.run("-c", "\n".join([*blocks, FIRST_LOSSES]), cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    expected = re.findall(
+        "(?:batch_norm_by_placeholder|batch_norm_of_keras) step 0 .*", goldens("saved")["load_graphs"]
+    )
+    assert_same_numbers(ran.stdout, "\n".join([*expected, ""]))

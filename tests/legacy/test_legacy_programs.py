@@ -57,6 +57,25 @@ def test_there_are_goldens_for_the_parts_of_contrib() -> None:
     assert len(CONTRIB) >= 150
 
 
+SAVED: dict[str, list[str]] = {}
+for line in goldens("saved")["load_graphs"].splitlines():
+    SAVED.setdefault(line.split()[0], []).append(line)
+
+
+@pytest.fixture(scope="module")
+def loaded(legacy_run: Run, try_contrib: str) -> list[str]:
+    if try_contrib:
+        pytest.skip(try_contrib)
+    ran = legacy_run(PROGRAMS / "saved" / "load_graphs.py")
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return list(ran.stdout.splitlines())
+
+
+@pytest.mark.parametrize("name", sorted(SAVED))
+def test_graphs_that_1_15_saved_go_on_as_there(loaded: list[str], name: str) -> None:
+    assert_same_numbers("\n".join(line for line in loaded if line.split()[0] == name), "\n".join(SAVED[name]))
+
+
 # The others have random ops without a seed, which TensorFlow refuses with deterministic ops.
 DETERMINISTIC = ["custom_runner", "runner_whole_batches", "monitored_hooks", "tower_areas", "supervisor_loop"]
 TUTORIAL = ["tutorial/loop_right", "tutorial/loop_wrong"]

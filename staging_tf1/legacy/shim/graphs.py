@@ -18,6 +18,10 @@ import numpy as np
 # What TF1 takes as a size and TensorFlow 2 refuses, even if it equals an integer.
 _NO_INTEGERS = (float, np.floating, np.ndarray, str, bytes)
 
+# Ops whose unused outputs have other shapes than in TF1, and the attribute of the shapes in saved graphs.
+_OTHER_SHAPES = ("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
+_SAVED_SHAPES = "_output_shapes"
+
 
 class _NumbersOfOps(dict[Any, int]):
     """Stands in for TensorFlow's dictionary of the next seed of each graph."""
@@ -177,6 +181,22 @@ def _change_dimensions(module: ModuleType) -> None:
     _wrap(module.__dict__["Dimension"], "__init__", as_before)
 
 
+def _change_imports(module: ModuleType) -> None:
+    """Load graphs that TF1 saved with other shapes of empty outputs than TensorFlow 2 infers.
+
+    Other ops keep the shapes that were saved: a program may have set them.
+    """
+
+    def as_before(genuine: Any, graph_def: Any) -> Any:
+        graph_def = genuine(graph_def)
+        for node in graph_def.node:
+            if node.op in _OTHER_SHAPES and _SAVED_SHAPES in node.attr:
+                del node.attr[_SAVED_SHAPES]
+        return graph_def
+
+    _wrap(module, "_ProcessGraphDefParam", as_before)
+
+
 def _wrap(owner: Any, name: str, as_before: Callable[..., Any]) -> None:
     genuine = getattr(owner, name)
 
@@ -198,6 +218,7 @@ _OF_KERAS_TWO = {
 }
 # The functions that change loaded modules, for all graphs of this process, by the full name of the module.
 CHANGES: dict[str, Callable[[ModuleType], None]] = {
+    "tensorflow.python.framework.importer": _change_imports,
     "tensorflow.python.framework.random_seed": _change_seeds,
     "tensorflow.python.framework.tensor_shape": _change_dimensions,
     "tensorflow.python.ops.gen_array_ops": _change_split,
