@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -128,6 +128,33 @@ def _change_normalization(module: ModuleType) -> None:
     _wrap(module.__dict__["BatchNormalizationBase"], "_fused_batch_norm", as_before)
 
 
+def _change_models(module: ModuleType) -> None:
+    """Let models take inputs of another rank and size than they declare, and leave their rank as it is.
+
+    TF1 asked each layer only. Keras 2 also asks the model, and adds or removes a last axis of 1 to make ranks equal.
+    """
+    tf = module.__dict__.get("tf")
+    if tf is None:
+        return  # Keras 3
+    model = module.__dict__["Functional"]
+    declared = model.input_spec
+
+    def number_of_inputs(self: Any) -> Any:
+        specs = declared.fget(self)
+        if not hasattr(self, "_manual_input_spec"):
+            for spec in specs or ():  # made for this call
+                spec.shape = None
+        return specs
+
+    def as_before(genuine: Any, self: Any, tensor: Any, ref_input: Any) -> Any:
+        if tf.compat.v1.executing_eagerly_outside_functions():
+            return genuine(self, tensor, ref_input)  # its fit() relies on it for vectors
+        return genuine(self, tensor, SimpleNamespace(shape=tf.TensorShape(None), dtype=ref_input.dtype))
+
+    model.input_spec = property(number_of_inputs, declared.fset)
+    _wrap(model, "_conform_to_reference_input", as_before)
+
+
 def _change_transposed_convolution(module: ModuleType) -> None:
     """Give the result of `conv2d_transpose` the shape that the program names, if it is constant.
 
@@ -213,6 +240,7 @@ def _change_nn(module: ModuleType) -> None:
 
 
 _OF_KERAS_TWO = {
+    "src.engine.functional": _change_models,
     "src.layers.convolutional.base_conv": _change_convolution,
     "src.layers.normalization.batch_normalization": _change_normalization,
 }
