@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from staging_tf1.legacy.shim.tensorflow_names import ATTRIBUTES
+
 # What TF1 takes as a size and TensorFlow 2 refuses, even if it equals an integer.
 _NO_INTEGERS = (float, np.floating, np.ndarray, str, bytes)
 
@@ -224,6 +226,63 @@ def _change_imports(module: ModuleType) -> None:
     _wrap(module, "_ProcessGraphDefParam", as_before)
 
 
+def _change_attributes(module: ModuleType) -> None:
+    """Let graphs, operations and tensors have the private attributes of TF1 that programs use."""
+    for kind, names in ATTRIBUTES.items():
+        module.__dict__[kind].__getattr__ = _reading(names)
+    _change_shapes(module)
+
+
+def _change_shapes(module: ModuleType) -> None:
+    """Let programs write the static shape of a tensor into its dictionary, as fid.py and its copies do."""
+    tensor: Any = module.__dict__.get("SymbolicTensor")
+    own: Any = getattr(tensor, "_shape_val", None)
+    if not hasattr(own, "__set__"):
+        return  # it is in the dictionary
+
+    def shape(self: Any) -> Any:
+        written = self.__dict__.get("_shape_val")
+        return own.__get__(self) if written is None else written
+
+    def set_shape(self: Any, shape: Any) -> None:
+        self.__dict__.pop("_shape_val", None)
+        own.__set__(self, shape)
+
+    tensor._shape_val = property(shape, set_shape)
+
+
+def _reading(names: dict[str, str]) -> Callable[[Any, str], Any]:
+    def __getattr__(self: Any, name: str) -> Any:
+        if name in names:
+            return getattr(self, names[name])
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    return __getattr__
+
+
+def _change_layers(module: ModuleType) -> None:
+    """Let layers of Keras have `apply`."""
+
+    def apply(self: Any, inputs: Any, *arguments: Any, **how: Any) -> Any:
+        return self(inputs, *arguments, **how)
+
+    module.__dict__["Layer"].apply = apply
+
+
+def _change_sequential(module: ModuleType) -> None:
+    """Let sequential models of Keras predict classes and probabilities."""
+
+    def predict_proba(self: Any, x: Any, batch_size: int = 32, verbose: int = 0) -> Any:
+        return self.predict(x, batch_size=batch_size, verbose=verbose)
+
+    def predict_classes(self: Any, x: Any, batch_size: int = 32, verbose: int = 0) -> Any:
+        found = self.predict(x, batch_size=batch_size, verbose=verbose)
+        return found.argmax(axis=-1) if found.shape[-1] > 1 else (found > 0.5).astype("int32")
+
+    kind = module.__dict__["Sequential"]
+    kind.predict_proba, kind.predict_classes = predict_proba, predict_classes
+
+
 def _wrap(owner: Any, name: str, as_before: Callable[..., Any]) -> None:
     genuine = getattr(owner, name)
 
@@ -240,13 +299,16 @@ def _change_nn(module: ModuleType) -> None:
 
 
 _OF_KERAS_TWO = {
+    "src.engine.base_layer": _change_layers,
     "src.engine.functional": _change_models,
+    "src.engine.sequential": _change_sequential,
     "src.layers.convolutional.base_conv": _change_convolution,
     "src.layers.normalization.batch_normalization": _change_normalization,
 }
 # The functions that change loaded modules, for all graphs of this process, by the full name of the module.
 CHANGES: dict[str, Callable[[ModuleType], None]] = {
     "tensorflow.python.framework.importer": _change_imports,
+    "tensorflow.python.framework.ops": _change_attributes,
     "tensorflow.python.framework.random_seed": _change_seeds,
     "tensorflow.python.framework.tensor_shape": _change_dimensions,
     "tensorflow.python.ops.gen_array_ops": _change_split,

@@ -122,6 +122,18 @@ NAMES: dict[str, dict[str, str]] = {
     "tensorflow.python.util.nest": {"is_sequence": "tensorflow.python.util.nest:is_nested"},
 }
 
+# Class of tensorflow.python.framework.ops -> private attribute that programs read -> its name today.
+ATTRIBUTES: dict[str, dict[str, str]] = {
+    "Graph": {"_last_id": "version", "_next_id_counter": "version", "_version": "version"},
+    "Operation": {
+        "_control_inputs": "control_inputs",
+        "_graph": "graph",
+        "_inputs": "inputs",
+        "_outputs": "outputs",
+        "_traceback": "traceback",
+    },
+}
+
 
 class Gone(NamedTuple):
     """What became of a module."""
