@@ -9,7 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from legacy_support import HERE, PROGRAMS, PROMISES, Run, assert_same_numbers, goldens, last_json, names_to_test
+from legacy_support import (
+    HERE,
+    PROGRAMS,
+    PROMISES,
+    Run,
+    assert_same_numbers,
+    goldens,
+    last_json,
+    names_to_test,
+    needs_contrib,
+)
 
 from staging_tf1.sources import ArraySource
 
@@ -20,7 +30,7 @@ pytestmark = pytest.mark.timeout(_LIMIT_SECS)
 
 
 @pytest.fixture(scope="module")
-def under_run(request: pytest.FixtureRequest, legacy_run: Run) -> dict[str, str]:
+def under_run(request: pytest.FixtureRequest, legacy_run: Run, try_contrib: str) -> dict[str, str]:
     """What the programs print that this run tests."""
     paths = [FOLDER / f"{name}.py" for name in sorted(names_to_test(request, "test_same_losses_under_run"))]
     printed: dict[str, str] = last_json(legacy_run(HERE / "run_programs.py", *paths, timeout=_LIMIT_SECS))
@@ -31,7 +41,9 @@ def under_run(request: pytest.FixtureRequest, legacy_run: Run) -> dict[str, str]
 # and tasks as in test_legacy_cluster.py.
 @pytest.mark.slow_cases("wide_and_deep|contrib_premade_heads|text_columns|custom_exporter|warm_start|cluster_tasks")
 @pytest.mark.parametrize("name", sorted(goldens("estimator")))
-def test_same_losses_under_run(under_run: dict[str, str], name: str) -> None:
+def test_same_losses_under_run(under_run: dict[str, str], name: str, try_contrib: str) -> None:
+    if try_contrib and needs_contrib(FOLDER / f"{name}.py"):
+        pytest.skip(try_contrib)
     # Rounding errors add up over the steps of a training.
     assert_same_numbers(under_run[name], goldens("estimator")[name], rel=1e-3)
 

@@ -24,6 +24,7 @@ _ESTIMATOR_HOOKS: dict[str, AfterLoad] = {
     "tensorflow_estimator.python.estimator.api._v1.estimator": standins.without_renamed_names,
     "tensorflow_estimator.python.estimator.estimator_export": standins.without_deprecations,
     "tensorflow_estimator.python.estimator.estimator": sessions.serve,
+    "tensorflow_estimator.python.estimator.run_config": standins.complete,
 }
 # Twice as long as our own sessions wait: the steps of such a program may be of any length.
 _STALL_SECS = 60.0

@@ -65,6 +65,11 @@ def without_renamed_names(package: ModuleType) -> None:
         log_no_renamed_names(sys.modules[name])
 
 
+def complete(run_config: ModuleType) -> None:
+    """Give every `RunConfig` the attribute that the one of `tf.contrib.learn` does not set: it is newer than 1.15."""
+    run_config.RunConfig._checkpoint_save_graph_def = True
+
+
 def _absent_module(fullname: str) -> ModuleType:
     """Return a module whose names are classes that cannot be instantiated: the package uses some for `isinstance`."""
     module = ModuleType(fullname)
