@@ -1,11 +1,13 @@
-"""Finds names below TensorFlow's public API that programs use and another TensorFlow lacks.
+"""Finds names of TensorFlow that programs use and another TensorFlow lacks.
 
 Usage: python private_names.py collect FOLDER... > used.txt
        PYTHON private_names.py present < used.txt > present.txt
+       staging-tf1 run private_names.py missing < present.txt
 `collect` lists the names of tensorflow.python, tensorflow.core and tensorflow.compiler that the Python files in the
-folders import, and the attributes that they read from imported modules. `present` lists those of them that the
-TensorFlow of the interpreter PYTHON has. The names in present.txt of TensorFlow 1.15.5 that are not in that of a later
-version are the ones that programs miss: private_names.txt. It must also run on Python 3.7, for TensorFlow 1.15.5.
+folders import, and the attributes that they read from imported modules; `collect-all` lists all names of tensorflow.
+`present` lists those of them that the TensorFlow of the interpreter PYTHON has, `missing` those that it lacks. What of
+present.txt of TensorFlow 1.15.5 is missing in a later version, in plain Python, is private_names.txt.
+It must also run on Python 3.7, for TensorFlow 1.15.5.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ import sys
 import warnings
 
 BELOW = ("tensorflow.python.", "tensorflow.core.", "tensorflow.compiler.")
+ALL = ("tensorflow.",)
 
 
-def used_in(text):
-    """Return the full names below the API that the text of a program uses."""
+def used_in(text, below=BELOW):
+    """Return the full names that the text of a program uses, of the packages that `below` names."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)
         tree = ast.parse(text)
@@ -38,7 +41,7 @@ def used_in(text):
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             names.update(_read_from(node, bound))
-    return {name for name in names if name.startswith(BELOW) and not name.endswith(".*")}
+    return {name for name in names if name.startswith(below) and not name.endswith(".*")}
 
 
 def _read_from(node, bound):
@@ -55,7 +58,7 @@ def _read_from(node, bound):
         yield root + "." + parts[-1]
 
 
-def collect(folders):
+def collect(folders, below):
     names = set()
     for folder in folders:
         for path, _, files in os.walk(folder):
@@ -63,7 +66,7 @@ def collect(folders):
                 if file.endswith(".py"):
                     python_2 = contextlib.suppress(SyntaxError, ValueError)
                     with open(os.path.join(path, file), encoding="utf-8", errors="replace") as source, python_2:
-                        names |= used_in(source.read())
+                        names |= used_in(source.read(), below)
     return names
 
 
@@ -86,11 +89,12 @@ def resolves(full):
 
 
 def main():
-    if sys.argv[1:] == ["present"]:
+    if sys.argv[1:] in (["present"], ["missing"]):
         names = {line.strip() for line in sys.stdin}
-        print("\n".join(sorted(name for name in names if name and resolves(name))))
-    elif sys.argv[1:2] == ["collect"] and sys.argv[2:]:
-        print("\n".join(sorted(collect(sys.argv[2:]))))
+        wanted = sys.argv[1] == "present"
+        print("\n".join(sorted(name for name in names if name and resolves(name) == wanted)))
+    elif sys.argv[1:2] in (["collect"], ["collect-all"]) and sys.argv[2:]:
+        print("\n".join(sorted(collect(sys.argv[2:], BELOW if sys.argv[1] == "collect" else ALL))))
     else:
         sys.exit(__doc__)
 

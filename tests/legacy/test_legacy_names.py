@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+from pathlib import Path
 
 import pytest
 from legacy_support import HERE, PROMISES, Run, last_json
@@ -24,6 +25,7 @@ def test_names_that_programs_use_are_found_or_have_advice(legacy_run: Run) -> No
         "profiler",
         "pywrap_tensorflow",
         "threadpool",
+        "utils",
     }
     assert all(" was removed in TensorFlow 2. " in how for how in found.values() if how.startswith("advice"))
 
@@ -78,3 +80,19 @@ def test_a_graph_seed_gives_the_numbers_of_tensorflow_1(legacy_run: Run) -> None
 )
 def test_the_comparison_finds_imports_and_attributes(text: str, names: set[str]) -> None:
     assert used_in(text) - {"tensorflow.python.ops"} == names
+
+
+def test_the_comparison_lists_what_programs_use_and_this_tensorflow_lacks(
+    tmp_path: Path, run_python: Run, legacy_run: Run
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "import tensorflow as tf\nfrom tensorflow.python.ops import variables\n"
+        "tf.to_float, tf.nn.no_such_name, variables.VariableV1, variables.no_such_name"
+    )
+    used = run_python(HERE / "private_names.py", "collect-all", tmp_path)
+    assert "tensorflow.nn.no_such_name" in used.stdout and "tensorflow.to_float" in used.stdout
+    missing = legacy_run(HERE / "private_names.py", "missing", input=used.stdout)
+    assert missing.stdout.split() == [
+        "tensorflow.nn.no_such_name",
+        "tensorflow.python.ops.variables.no_such_name",
+    ], missing.stderr

@@ -120,6 +120,12 @@ def getargspec(function: Callable[..., Any]) -> Any:
     return ArgSpec(full.args, full.varargs, full.varkw, full.defaults)
 
 
+def unknown_shape(op: Any) -> list[Any]:
+    """Return unknown shapes of the outputs of `op`, which is what a shape function of TF1 returns."""
+    shape = importlib.import_module("tensorflow.python.framework.tensor_shape").unknown_shape
+    return [shape() for _ in op.outputs]
+
+
 def register_nothing(*_: Any) -> Callable[[Any], Any]:
     """Stand in for a function that registers something which TensorFlow 2 does not need; also as a decorator."""
     return lambda function: function

@@ -18,6 +18,7 @@ def _in(module: str, *names: str) -> dict[str, str]:
     return {name: f"tensorflow.python.{module}:{name}" for name in names}
 
 
+_MULTI_GPU = {"multi_gpu_model": "!Build the model in the scope of a tf.distribute.MirroredStrategy."}
 # Module -> missing name -> current home ("module:attribute", where the attribute may be a path), or "!" and what to do
 # instead: then the name can be imported, and its use raises.
 NAMES: dict[str, dict[str, str]] = {
@@ -39,12 +40,17 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "tensorflow.python.eager.function": {"defun": f"{_V1}:function"},
     "tensorflow.python.eager.tape": _in("eager.record", "record_operation", "stop_recording"),
+    "tensorflow.python.feature_column.feature_column_lib": _public("DenseFeatures", under="keras.layers."),
+    "tensorflow.python.feature_column.feature_column_v2": _public("DenseFeatures", under="keras.layers."),
     "tensorflow.python.framework.config": _public(
         "get_virtual_device_configuration", "set_virtual_device_configuration", under="config.experimental."
     ),
     "tensorflow.python.framework.graph_util": _public("convert_variables_to_constants", under="graph_util."),
     "tensorflow.python.framework.graph_util_impl": _public("convert_variables_to_constants", under="graph_util."),
-    "tensorflow.python.framework.common_shapes": {"call_cpp_shape_fn": "!TensorFlow infers shapes by itself."},
+    "tensorflow.python.framework.common_shapes": {
+        "call_cpp_shape_fn": "!TensorFlow infers shapes by itself.",
+        "unknown_shape": "staging_tf1.legacy.shim.old_names:unknown_shape",
+    },
     "tensorflow.python.framework.op_def_registry": {
         "get_registered_ops": "staging_tf1.legacy.shim.old_names:get_registered_ops",
     },
@@ -91,6 +97,7 @@ NAMES: dict[str, dict[str, str]] = {
     ),
     "tensorflow.python.ops.nn_impl": _public("compute_average_loss", "scale_regularization_loss", under="nn."),
     "tensorflow.python.ops.random_ops": _public("random_crop"),
+    "tensorflow.python.ops.resource_variable_ops": _in("ops.ref_variable", "_from_proto_fn", "_to_proto_fn"),
     "tensorflow.python.ops.variable_scope": {
         **_public("disable_resource_variables", "enable_resource_variables", "resource_variables_enabled"),
         **_in("ops.ref_variable", "default_variable_creator"),
@@ -116,10 +123,12 @@ NAMES: dict[str, dict[str, str]] = {
         "get_variables_path",
     ),
     "tensorflow.python.ops.summary_ops_v2": {"create_db_writer": "!Use tf.compat.v2.summary.create_file_writer()."},
+    "tensorflow.python.tpu.tpu": _in("tpu.tpu_replication", "_TPU_REPLICATE_ATTR"),
     "tensorflow.python.training.experimental.mixed_precision": _public(
         "disable_mixed_precision_graph_rewrite", "enable_mixed_precision_graph_rewrite", under="train.experimental."
     ),
     "tensorflow.python.util.nest": {"is_sequence": "tensorflow.python.util.nest:is_nested"},
+    **{f"{keras}.api._v1.keras.utils": _MULTI_GPU for keras in ("keras", "tf_keras")},
 }
 
 # Class of tensorflow.python.framework.ops -> private attribute that programs read -> its name today.
