@@ -1,4 +1,4 @@
-"""Lets TensorFlow make the graphs that TF1 made: their seeds, their number of ops, sizes and static shapes.
+"""Lets TensorFlow and Keras 2 make the graphs that TF1 made: seeds, numbers of ops, sizes, shapes and attributes.
 
 A random op without a seed of its own gets one from the graph's. TF1 used the number of ops that the graph had.
 TensorFlow 2 counts the random ops instead, so after ``tf.set_random_seed(1)`` it draws other numbers than TF1. Several
@@ -13,12 +13,7 @@ from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from staging_tf1.legacy.shim.tensorflow_names import ATTRIBUTES
-
-# What TF1 takes as a size and TensorFlow 2 refuses, even if it equals an integer.
-_NO_INTEGERS = (float, np.floating, np.ndarray, str, bytes)
 
 # Ops whose unused outputs have other shapes than in TF1, and the attribute of the shapes in saved graphs.
 _OTHER_SHAPES = ("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
@@ -198,16 +193,23 @@ def _change_regularization(module: ModuleType) -> None:
 
 def _change_dimensions(module: ModuleType) -> None:
     """Let a size be a number that equals an integer, such as ``8 / 2``, which was an integer in Python 2."""
+    import numpy as np  # the program is the first to import it
 
-    def as_before(genuine: Any, self: Any, value: Any) -> Any:
-        if not isinstance(value, _NO_INTEGERS):
-            return genuine(self, value)
-        size = int(value)
-        if not isinstance(value, (str, bytes)) and size != value:
-            raise ValueError(f"Ambiguous dimension: {value}")
-        return genuine(self, size)
+    no_integers = (float, np.floating, np.ndarray, str, bytes)
 
-    _wrap(module.__dict__["Dimension"], "__init__", as_before)
+    def __init__(self: Any, value: Any) -> None:
+        try:
+            genuine(self, value)
+        except TypeError:  # not asked first: there are many dimensions
+            if not isinstance(value, no_integers):
+                raise
+            size = int(value)
+            if not isinstance(value, (str, bytes)) and size != value:
+                raise ValueError(f"Ambiguous dimension: {value}") from None
+            genuine(self, size)
+
+    genuine = module.__dict__["Dimension"].__init__
+    module.__dict__["Dimension"].__init__ = __init__
 
 
 def _change_imports(module: ModuleType) -> None:
