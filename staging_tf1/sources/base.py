@@ -39,7 +39,7 @@ class _Batched:
     if not TYPE_CHECKING:
         # Without it, `in` would read all batches, of an endless source forever.
         __contains__ = None
-        take, skip, select, split, pad, ragged, packed = (_OnRecords() for _ in range(7))
+        take, skip, select, split, without, pad, ragged, packed = (_OnRecords() for _ in range(8))
         by_length, weighted, balanced, with_options = (_OnRecords() for _ in range(4))
 
     def __bool__(self) -> bool:
@@ -134,6 +134,9 @@ class Source(_Batched, abc.ABC):
         records and fills its batches from them.
         """
 
+    # Whether a batch may be left out, for which `is_left_out` is then asked.
+    leaves_out: bool = False
+
     # Whether the source drew its own seed. A restored run then uses the seed in the checkpoint.
     seed_was_drawn: bool = False
 
@@ -150,14 +153,18 @@ class Source(_Batched, abc.ABC):
         """
 
     def batches(self, start: int = 0) -> Iterator[Any]:
-        """Return an iterator over the batches from `start` on. It is empty if there are no more.
+        """Return an iterator over the batches from `start` on, except those that are left out.
 
         Raises:
           TypeError, ValueError: `start` is not a valid batch index.
         """
         start = arguments.batch_start(type(self).__name__, start)
         numbers = itertools.count(start) if self.num_batches is None else range(start, self.num_batches)
-        return (self.batch(number) for number in numbers)
+        return (self.batch(number) for number in numbers if not self.is_left_out(number))
+
+    def is_left_out(self, index: int) -> bool:
+        """Whether batch `index` has no record, because all of them are left out. No step gets such a batch."""
+        return False
 
     @property
     def bytes_per_batch(self) -> int | None:

@@ -16,10 +16,11 @@ import numpy as np
 
 from staging_tf1 import arguments
 from staging_tf1.arguments import INT32_MAX, INT64_MAX
-from staging_tf1.sources.order import Order, Schedule, numbers_of
+from staging_tf1.sources.order import Order, Schedule, count_of, numbers_of
 from staging_tf1.sources.padding import Padding
 from staging_tf1.sources.ragged_rows import RaggedRows
-from staging_tf1.sources.selection import Chosen, Records
+from staging_tf1.sources.selection import Chosen, Records, digest
+from staging_tf1.sources.spans import NO_SPANS, Spans
 from staging_tf1.sources.transform import Transform, batch_rng, wants_rng
 
 __all__ = ["Arrangement", "Batches", "Layout", "Memo", "Options"]
@@ -28,6 +29,8 @@ __all__ = ["Arrangement", "Batches", "Layout", "Memo", "Options"]
 Layout = Padding | RaggedRows
 # A batch gathers its part of each epoch separately.
 _MOST_EPOCHS_A_BATCH = 2**16
+# Spans of records that a fingerprint lists as left out. Of more, it has a hash.
+_MOST_LISTED = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,6 +127,8 @@ class Batches:
     drawn_seed: int = dataclasses.field(default_factory=draw_seed)
     layout: Layout | None = None
     arrangement: Arrangement | None = None
+    # The numbers of records that keep their places, but are in no batch.
+    left_out: Spans = NO_SPANS
     # What was computed about these batches.
     memo: Memo = dataclasses.field(default_factory=Memo, init=False, compare=False, repr=False)
 
@@ -196,8 +201,20 @@ class Batches:
             start = pieces[0].start
             return self.order.records(pieces[0]._replace(stop=start + count * self.options.batch_size))
         if len(pieces) == 1:
-            return self.order.records(pieces[0])
-        return np.concatenate([numbers_of(self.order.records(piece)) for piece in pieces])
+            return self.kept(self.order.records(pieces[0]))
+        return self.kept(np.concatenate([numbers_of(self.order.records(piece)) for piece in pieces]))
+
+    def kept(self, records: Records) -> Records:
+        """Return those of the records that are not left out."""
+        if not self.left_out:
+            return records
+        numbers = numbers_of(records)
+        left_out = self.left_out.has(numbers)
+        return numbers[~left_out] if left_out.any() else records
+
+    def is_left_out(self, index: int) -> bool:
+        """Whether all records of a batch are left out."""
+        return bool(self.left_out) and not count_of(self.numbers_in(index))
 
     def rng(self, index: int) -> np.random.Generator:
         """Return the random generator for the transform of a batch."""
@@ -217,4 +234,9 @@ class Batches:
         }
         if self.arrangement is not None and self.arrangement.text:
             fingerprint["order"] = self.arrangement.text
+        if self.left_out:
+            spans = self.left_out
+            listed = len(spans.starts) <= _MOST_LISTED
+            hashed = "" if listed else f"{spans.count} records, {digest(np.stack([spans.starts, spans.stops]))}"
+            fingerprint["without"] = hashed or spans.text
         return fingerprint

@@ -14,9 +14,11 @@ from staging_tf1.arguments import INT32_MAX, INT64_MAX, UNSET, only_known
 from staging_tf1.sources.base import Source, check_parsed
 from staging_tf1.sources.batches import Batches, draw_seed
 from staging_tf1.sources.lengths import checked_lengths, grouped
+from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.padding import Padding
 from staging_tf1.sources.ragged_rows import RaggedRows
 from staging_tf1.sources.selection import Selection, hashed_keys, selected, split_by_key, split_evenly, stretch
+from staging_tf1.sources.spans import checked_spans
 from staging_tf1.sources.transform import Transform
 from staging_tf1.sources.weighted import balancing, sampling
 
@@ -42,6 +44,11 @@ class Composable(Source):
     @property
     def _owner(self) -> str:
         return type(self).__name__
+
+    @property
+    def _numbers_end(self) -> int:
+        """All numbers of records are below it."""
+        return self._batching.chosen.own
 
     def take(self: _Source, count: int) -> _Source:
         """Return the source of the first `count` records, or of all if there are fewer, as in `tf.data`.
@@ -80,6 +87,35 @@ class Composable(Source):
         (array([9, 2, 3]), array([0, 3, 6, 9]))
         """
         return self._narrowed(selected("select()", records, self._check_whole("select()")))
+
+    def without(self: _Source, records: Any) -> _Source:
+        """Return the source that leaves some records out, in all epochs. All others keep their places.
+
+        So each batch has the records that it had, less those that are left out, and a position in a checkpoint stays
+        valid: a restored run goes on with fewer records. A batch of which no record is left has no step. `num_records`
+        and `num_batches` count places, and stay.
+
+        Args:
+          records: their numbers, as in `record_ids`: an array, or a list of numbers and ranges. Those of other parts of
+            a split change nothing. In a combination, leave out records of the result.
+
+        Raises:
+          TypeError, ValueError: `records` is invalid, or none is left.
+
+        >>> numbers = ArraySource(np.arange(10), batch_size=4, epochs=1).without([5, range(8, 10)])
+        >>> [batch.tolist() for batch in numbers]
+        [[0, 1, 2, 3], [4, 6, 7]]
+        >>> numbers.fingerprint()["without"]
+        '5, 8-9'
+        """
+        batches, chosen = self._batching, self._batching.chosen
+        left_out = batches.left_out | checked_spans("without()", "records", records, self._numbers_end, "record")
+        is_none_left = left_out.count == self._numbers_end
+        if chosen.selections and left_out.count >= chosen.size:
+            is_none_left = bool(left_out.has(numbers_of(chosen.numbers(slice(0, chosen.size, 1)))).all())
+        if is_none_left:
+            raise ValueError(f"without() leaves none of {chosen.size} records, expected at least one.")
+        return self._rearranged(left_out=left_out)
 
     @only_known
     def split(self: _Source, fraction: float, seed: int, *, key: ArrayLike | None = None) -> tuple[_Source, _Source]:

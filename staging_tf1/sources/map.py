@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -192,11 +193,12 @@ class MapSource(RecordSource):
 
     def _first(self, count: int) -> list[Any]:
         """Return the first records that are not left out, at most `count`."""
-        total = len(self._access)
+        total, left_out = len(self._access), self._batching.left_out
+        numbers = itertools.takewhile(lambda number: number < total, left_out.all_outside())
         if self._bad is None:
-            return self._fetched(np.arange(min(count, total))).records()
+            return self._fetched(np.array([*itertools.islice(numbers, count)])).records()
         records: list[Any] = []
-        for number in range(total):
+        for number in numbers:
             if len(records) == count:
                 break
             records += self._good(np.array([number]))[1].records()
@@ -230,7 +232,8 @@ class MapSource(RecordSource):
     def _read_specs(self) -> Any:
         if self._collate is not None:
             return self._collated_specs(self._collate)
-        where = self._describe(0) if self._bad is None else f"{self._owner}: the first record"
+        first = self._batching.left_out.next_outside(0)
+        where = self._describe(first) if self._bad is None else f"{self._owner}: the first record"
         return record_specs(self._first(1)[0], where)
 
     def _collated_specs(self, collate: Callable[[list[Any]], Any]) -> Any:

@@ -6,7 +6,7 @@ import abc
 import copy
 import dataclasses
 import functools
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,11 +20,12 @@ from staging_tf1.sources.content import Content
 from staging_tf1.sources.files.file_list import ReadFile, file_list
 from staging_tf1.sources.order import Piece, count_of, numbers_of
 from staging_tf1.sources.selection import Chosen, Records
+from staging_tf1.sources.spans import NO_SPANS, next_kept
 from staging_tf1.sources.stacking import rows_of
 from staging_tf1.sources.transform import Transform, hand_over, output_spec
 from staging_tf1.spec import component_name, flatten, flatten_with_paths
 
-__all__ = ["RecordSource"]
+__all__ = ["RecordOrigin", "RecordSource"]
 
 # Entries of a fingerprint that do not describe the records.
 _NOT_OF_RECORDS = frozenset(
@@ -35,12 +36,32 @@ _NOT_OF_RECORDS = frozenset(
 _Source = TypeVar("_Source", bound="RecordSource")  # typing.Self came with Python 3.11
 
 
+class RecordOrigin(NamedTuple):
+    """Where a record comes from.
+
+    Attributes:
+      part: its source, by the number that it has in the combination: (1,) is the second one. (1, 0) is the first one
+        of those that source 1 combines. Empty without a combination.
+      record: its number there.
+      name: both, and what the source knows: the file and the offset of a record in a file.
+    """
+
+    part: tuple[int, ...]
+    record: int
+    name: str
+
+    def within(self, part: int) -> RecordOrigin:
+        """Return the origin in a combination whose source number `part` has this one."""
+        return self._replace(part=(part, *self.part))
+
+
 class RecordSource(Composable):
     """A source over numbered records.
 
     Provides order, shards, epochs, transforms, exact resume, and other sources of its records: `take`, `skip`,
-    `select`, `split`, `pad`, `ragged`, `packed`, `by_length`, `weighted`, `balanced` and `with_options`. A subclass
-    implements `record_spec` and `gather`. Its `__init__` must set what these need before it calls `super().__init__`.
+    `select`, `split`, `without`, `pad`, `ragged`, `packed`, `by_length`, `weighted`, `balanced` and `with_options`. A
+    subclass implements `record_spec` and `gather`. Its `__init__` must set what these need before it calls
+    `super().__init__`.
 
     >>> from staging_tf1.spec import ArraySpec
     >>> class Squares(RecordSource):
@@ -164,6 +185,8 @@ class RecordSource(Composable):
             return "a shard: records are arranged before they are divided. Call shard() on the result."
         if self._batching.layout is not None:
             return f"which is {self._batching.layout.result}. Call {self._batching.layout.method} on the result."
+        if self._batching.left_out:
+            return "which leaves out records. Call without() on the result, with the numbers that they have there."
         if self._drops_records:
             return (
                 f"which may leave out records ({self._drops_records}=True). Write the good records to a new file, or "
@@ -182,8 +205,13 @@ class RecordSource(Composable):
         return self._read_single(numbers_of(self._batching.chosen.numbers(places)))
 
     def _single_in_order(self, start: int, stop: int) -> list[tuple[int, Any]]:
-        """Read the records at places of the first epoch one by one."""
-        return self._read_single(numbers_of(self._batching.order.records(Piece(0, start, stop))))
+        """Read the records at places of the first epoch one by one, except those that are left out."""
+        numbers = numbers_of(self._batching.kept(self._batching.order.records(Piece(0, start, stop))))
+        return self._read_single(numbers) if len(numbers) else []
+
+    def _origins(self, number: int) -> tuple[RecordOrigin, ...]:
+        """Return where a record comes from. See `record_origins`."""
+        return (RecordOrigin((), number, self._describe(number)),)
 
     def _gathered(self, numbers: Records) -> Any:
         """Gather records by number. Raises SpecError unless there is one row for each."""
@@ -211,7 +239,9 @@ class RecordSource(Composable):
         layout, total = self._batching.layout, self._batching.chosen.size
         assert layout is not None
         for place in range(total):
-            # A bad record may be left out.
+            # A bad record may be left out, here or while it is read.
+            if not count_of(self._batching.kept(self._batching.chosen.numbers(np.array([place])))):
+                continue
             for number, first in self._single(np.array([place])):
                 return layout.planned(first, self._describe(number))
         raise SpecError(f"{self._owner}: all {total} records are bad.")
@@ -234,14 +264,18 @@ class RecordSource(Composable):
 
     @property
     def spec(self) -> Any:
-        """A nest of `ArraySpec`. With a transform, it is inferred from batch 0."""
+        """A nest of `ArraySpec`. With a transform, it is inferred from the first batch."""
         return self._batching.memo.get("spec", self._find_spec)
 
     def _find_spec(self) -> Any:
         batches = self._batching
-        batch_dim = None if batches.schedule.has_partial or self._drops_records else self.batch_size
+        varies = batches.schedule.has_partial or self._drops_records or batches.left_out
+        batch_dim = None if varies else self.batch_size
         if batches.options.transform is not None:
-            return output_spec(self._owner, self._read_batch(0), self.batch(0), batch_dim)
+            first = next_kept(self, NO_SPANS, 0, self.num_batches)
+            if first is None:
+                raise ValueError(f"{self!r}: without() leaves no record in any batch. Leave out fewer records.")
+            return output_spec(self._owner, self._read_batch(first), self.batch(first), batch_dim)
         if batches.layout is not None:
             return batches.memo.get("layout", self._laid_out).spec(batch_dim)
         return self.record_spec(batch_dim)
@@ -291,6 +325,30 @@ class RecordSource(Composable):
         # A copy, because the order keeps its numbers.
         return numbers_of(self._batching.numbers_in(self._checked_index(index))).copy()
 
+    def record_origins(self, index: int) -> list[tuple[RecordOrigin, ...]]:
+        """Return where each record of batch `index` comes from, in the order of `record_ids`.
+
+        That is the record itself; in a combination, the record of one of its sources. A row of `packed` comes from
+        several records, and a record of `zip_records` from one of each source. Raises IndexError if out of range.
+
+        >>> both = concatenate([ArraySource(np.arange(count), batch_size=4, epochs=1) for count in (6, 3)])
+        >>> both.record_ids(1).tolist()
+        [4, 5, 6, 7]
+        >>> (origin,) = both.record_origins(1)[3]
+        >>> origin.part, origin.record, origin.name
+        ((1,), 1, 'ArraySource: record 1')
+        """
+        return [self._origins(number) for number in self.record_ids(index).tolist()]
+
+    @property
+    def leaves_out(self) -> bool:  # type: ignore[override]
+        """Whether `without` leaves out records."""
+        return bool(self._batching.left_out)
+
+    def is_left_out(self, index: int) -> bool:
+        """Whether `without` has left out all records of batch `index`. See `Source.is_left_out`."""
+        return self._batching.is_left_out(self._checked_index(index))
+
     def batch(self, index: int) -> Any:
         """Return batch `index`, counted from 0 over all epochs. See `Source.batch`."""
         index = self._checked_index(index)
@@ -303,6 +361,11 @@ class RecordSource(Composable):
     def _read_batch(self, index: int) -> Any:
         batches = self._batching
         numbers = batches.numbers_in(index)
+        if batches.left_out and not count_of(numbers):
+            raise ValueError(
+                f"{self._owner}: batch {index} has no record, because without() leaves out all of them. Iterate over "
+                f"source.batches(), which passes it, or ask source.is_left_out({index}) first."
+            )
         if batches.layout is None:
             return self._gathered(numbers)
         plan = batches.memo.get("layout", self._laid_out)
@@ -379,7 +442,8 @@ class RecordSource(Composable):
         defaults = Options(options.batch_size, shard=(0, 1))
         changed = [name for name, value in vars(options).items() if value != vars(defaults)[name]]
         listed = "".join(f", {name}={_shown(vars(options)[name])}" for name in changed)
-        return f"{type(self).__name__}({self.num_records} records, batch_size={self.batch_size}{listed})"
+        left_out = f", {self._batching.left_out.count} left out" if self._batching.left_out else ""
+        return f"{type(self).__name__}({self.num_records} records, batch_size={self.batch_size}{listed}{left_out})"
 
 
 def _shown(option: Any) -> str:

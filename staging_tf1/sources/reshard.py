@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from staging_tf1.sources.order import Schedule
 
-__all__ = ["BY_BATCHES", "DATA_SERVICE", "Carried", "carried_over", "completed"]
+__all__ = ["BY_BATCHES", "DATA_SERVICE", "LEFT_OUT", "Carried", "carried_over", "completed", "order_of"]
 
 # Part of the fingerprint of sources that distribute whole batches in rotation: batch `k` of `n` goes to shard `k % n`.
 BY_BATCHES = {"dealt": "batches"}
@@ -24,6 +24,9 @@ DATA_SERVICE = "tf.data service"
 
 # Fingerprint entries that may differ while the common order stays the same.
 _LAYOUT_KEYS = {"batch_size", "drop_remainder", "across_epochs", "shard_index", "shard_count"}
+
+# Entries that say which batches and records are left out. The others keep their places, so positions stay valid.
+LEFT_OUT = ("skip", "without")
 
 # Entries that the fingerprints of earlier releases lack.
 _SINCE_LATER = ("file_list",)
@@ -75,7 +78,7 @@ def carried_over(
     >>> carried_over(fingerprint, [6], {**fingerprint, "batch_size": 10}, towers=2)
     Carried(unit='records', consumed=24, positions=(1, 1), repeated=4, presumed=False)
     """
-    saved = completed(saved, present)
+    saved, present = order_of(completed(saved, present)), order_of(present)
     keys = {*saved, *present} - _LAYOUT_KEYS
     if any(saved.get(key) != present.get(key) for key in keys):
         return None
@@ -90,6 +93,11 @@ def carried_over(
 def completed(saved: Mapping[str, int | str], present: Mapping[str, int | str]) -> dict[str, int | str]:
     """Return the saved fingerprint with the present value of what earlier releases did not save."""
     return {**{key: present[key] for key in _SINCE_LATER if key in present}, **saved}
+
+
+def order_of(fingerprint: Mapping[str, int | str]) -> dict[str, int | str]:
+    """Return the fingerprint of the same order in which nothing is left out."""
+    return {key: value for key, value in fingerprint.items() if key not in LEFT_OUT}
 
 
 def _batches_carried_over(positions: Sequence[int], towers: int) -> Carried:

@@ -70,7 +70,7 @@ class SequenceSource(RecordSource):
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of the first batch, whose number of rows may vary. See `RecordSource.record_spec`."""
-        return infer_spec(self.gather(np.zeros(1, np.int64)), self._owner)
+        return infer_spec(self._first(), self._owner)
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
         """Read one batch. See `RecordSource.gather`."""
@@ -88,7 +88,10 @@ class SequenceSource(RecordSource):
     @property
     def bytes_per_batch(self) -> int | None:
         """Bytes in a batch with as many rows as the first. None for strings."""
-        return bytes_per_batch(self.spec, len(flatten(self.gather(np.zeros(1, np.int64)))[0]))
+        return bytes_per_batch(self.spec, len(flatten(self._first())[0]))
+
+    def _first(self) -> Any:
+        return self.gather(np.array([self._batching.left_out.next_outside(0)]))
 
     def _find_spec(self) -> Any:
         return with_batch_dim(super()._find_spec(), None)

@@ -15,7 +15,7 @@ from staging_tf1.errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources.aligned import aligned_copy, aligned_empty
 from staging_tf1.sources.batches import Options
 from staging_tf1.sources.files.file_list import ReadFile
-from staging_tf1.sources.order import Piece, numbers_of
+from staging_tf1.sources.order import Piece, count_of, numbers_of
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.stacking import stack_records
 from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, map_structure, pack
@@ -162,7 +162,8 @@ class SerializedSource(RecordSource):
 
     def _read_first(self) -> Any:
         for place in range(self.num_records):
-            kept, records = self._records(numbers_of(self._batching.order.records(Piece(0, place, place + 1))))
+            number = self._batching.kept(self._batching.order.records(Piece(0, place, place + 1)))
+            kept, records = self._records(numbers_of(number)) if count_of(number) else ([], [])
             if kept:
                 return next(iter(records))
         raise RecordFileError(f"{self._owner}: all {self.num_records} records are corrupt.")

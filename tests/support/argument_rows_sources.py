@@ -117,12 +117,14 @@ def rows_of_sources() -> Iterator[tuple[str, Row]]:
     untried = frozenset({"surrogate"})
     yield from rows("ArraySource", array, arrays, "array", "component", untried=untried, shows=False)
     whole = array()
-    for method in (whole.batch, whole.epoch_of, whole.record_ids):
+    for method in (whole.batch, whole.epoch_of, whole.record_ids, whole.record_origins, whole.is_left_out):
         yield from rows(f"RecordSource.{method.__name__}", method, {"index": ints(0, INT64)}, "batch")
     yield "RecordSource.shard(index)", Row(lambda v: array().shard(v, 4), ints(0, 3))
     yield "RecordSource.shard(count)", Row(lambda v: array().shard(0, v), ints(1, INT64))
     for owner, source in (("RecordSource", whole), ("Source", BareSource())):
         yield from rows(f"{owner}.with_seed", source.with_seed, {"seed": ints(0, INT64)})
+    # A source that leaves out nothing does not look at the number.
+    yield "Source.is_left_out(index)", Row(lambda v: BareSource().is_left_out(v), {*HOSTILE})
     yield "Source.batches(start)", Row(lambda v: BareSource().batches(v), ints(0, INT64))
 
     yield from _rows_of_compositions()
@@ -151,6 +153,8 @@ def _rows_of_compositions() -> Iterator[tuple[str, Row]]:
     yield "Composable.take(count)", Row(lambda v: whole.take(v), ints(1, INT64))
     yield "Composable.skip(count)", Row(lambda v: whole.skip(v), ints(0, 9))
     yield "Composable.select(records)", Row(lambda v: whole.select(v), {"np_1d", "list"}, ("record",), shows=False)
+    numbers = {"np_1d", "np_empty", "list", "empty_list", "set"}
+    yield "Composable.without(records)", Row(lambda v: whole.without(v), numbers, shows=False)
     yield "Composable.split(fraction)", Row(lambda v: whole.split(v, 1), {"fraction"})
     yield "Composable.split(seed)", Row(lambda v: whole.split(0.5, v), ints(0, INT64))
     yield "Composable.split(key)", Row(lambda v: whole.split(0.5, 1, key=v), NONE, shows=False)

@@ -196,7 +196,7 @@ def _of_source(source: Source, options: ReadOptions) -> CacheInput:
 
     def blocks(start: int) -> Iterator[Block]:
         numbers = itertools.count(start) if source.num_batches is None else range(start, source.num_batches)
-        return (Block(source.batch(number), True, number + 1) for number in numbers)
+        return (Block(source.batch(number), True, number + 1) for number in numbers if not source.is_left_out(number))
 
     # Without the list of files: caches of earlier releases lack it.
     named = {name: value for name, value in source.fingerprint().items() if name not in ("seed", "file_list")}
