@@ -57,8 +57,6 @@ def _position(plan: Plan) -> Position | None:
 def _areas(plan: Plan, name: str, position: Position | None) -> tuple[list[TokenArea], Any | None]:
     """Return an area for each tower, and the initializer of the iterator that they share, if there is one."""
     iterator, areas = None, []
-    # A bad batch has no number in a rotation or in the graph, so the position does not count it.
-    counts_bad = bool(plan.skip_rule.types) and plan.inputs[0].source is not None and not plan.in_rotation
     for tower, entry in enumerate(plan.inputs):
         with tf.name_scope(f"tower_{tower}") if len(plan.inputs) > 1 else nullcontext():
             if iterator is None:
@@ -68,7 +66,7 @@ def _areas(plan: Plan, name: str, position: Position | None) -> tuple[list[Token
                 _tensors(entry, iterator, keeps_state=plan.keeps_state),
                 capacity=plan.capacity,
                 device=plan.devices[tower],
-                stamps=position is not None and (plan.towers.dynamic or counts_bad),
+                stamps=position is not None and (plan.towers.dynamic or plan.counts_passed),
                 releases=len(plan.inputs) == 1 or plan.lockstep,
                 advance=None if position is None else partial(position.advance, tower),
                 convert=partial(_staged_of, entry) if not plan.one_by_one else None,

@@ -5,6 +5,7 @@ Makes no op.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from staging_tf1.graph.position import Fingerprint
 from staging_tf1.sources import GeneratorSource, Source, StreamSource
 from staging_tf1.sources.coerce import check_spec, source_from
 from staging_tf1.sources.reshard import BY_BATCHES, DATA_SERVICE
+from staging_tf1.sources.spans import end_of, next_kept
 from staging_tf1.spec import component_name, flatten_with_paths, refuse_endless
 from staging_tf1.spec.arrays import as_array, describe
 
@@ -45,6 +47,7 @@ def with_inputs(plan: Plan, values: Any, declared: Any, map_fn: Any, cast: Any) 
     elif _is_nest_of_tensors(values, plan.caller):
         if plan.towers.dynamic:
             check_divisible(plan, "tensors")
+        _check_numbered(plan, "tensors")
         given = specs.of_tensors(values)
         plan = replace(plan, inputs=(Input(given, given, values=values),) * len(plan.devices))
     else:
@@ -126,6 +129,7 @@ def _check_graph(tensor: Any, caller: str) -> None:
 
 def _with_dataset(plan: Plan, dataset: Any) -> Plan:
     check_divisible(plan, "a tf.data.Dataset")
+    _check_numbered(plan, "a tf.data.Dataset")
     given = specs.of_dataset(dataset)
     # Without BY_BATCHES a position cannot be mapped: batch 3 of one pass has nothing to do with that of another.
     whole: Fingerprint = (
@@ -137,15 +141,19 @@ def _with_dataset(plan: Plan, dataset: Any) -> Plan:
 
 def _with_source(plan: Plan, source: Source, declared: Any) -> Plan:
     fingerprint = fingerprint_of(plan, source.fingerprint())
+    if plan.skip:
+        fingerprint = {**fingerprint, "skip": plan.skip.text}
     shards = divided(plan, source, saves_seed=True)
     checked = [specs.narrowed(check_spec(plan.caller, shard, shard.spec), declared) for shard in shards]
     limit = common_batches(plan, source)
+    _check_left_out(plan, source, shards, limit)
     inputs = tuple(_source_input(shard, spec) for shard, spec in zip(shards, checked))
     return replace(plan, inputs=inputs, fingerprint=fingerprint, limit=limit)
 
 
 def _with_stream(plan: Plan, source: StreamSource, declared: Any) -> Plan:
     check_divisible(plan, f"a {type(source).__name__}")
+    _check_numbered(plan, f"a {type(source).__name__}")
     if isinstance(source, GeneratorSource) and source.spec is None and declared is not None:
         source = source.with_spec(declared)
     spec = specs.narrowed(check_spec(plan.caller, source, source.resolve_spec()), declared)
@@ -163,6 +171,37 @@ def _with_stream(plan: Plan, source: StreamSource, declared: Any) -> Plan:
 def _source_input(source: Source | StreamSource, spec: Any) -> Input:
     given = specs.of_source(source, spec)
     return Input(given, given, source, spec)
+
+
+def _check_numbered(plan: Plan, values: str) -> None:
+    """Raise TypeError if batches are left out by their numbers, and an input has none."""
+    if plan.skip:
+        raise TypeError(
+            f"{plan.caller} got skip={plan.skip.short} and {values}, which can only be read in order. Pass a "
+            f"random-access source (staging.sources), or leave the batches out where they are made."
+        )
+
+
+def _check_left_out(plan: Plan, source: Source, shards: Sequence[Any], limit: int | None) -> None:
+    """Raise ValueError if batches are left out that do not exist; or all of them, here or by the source."""
+    if not (plan.skip or source.leaves_out):
+        return
+    # The first shard is the longest.
+    longest = source.shard(0, plan.towers.shards) if plan.towers.shards > 1 else source
+    end = end_of(longest, limit)
+    if plan.skip and end is not None and plan.skip.stops[-1] > end:
+        each = " for each tower" if plan.towers.shards > 1 else ""
+        raise ValueError(
+            f"{plan.caller} got skip={plan.skip.short}, expected batch numbers from 0 to {end - 1}: {source!r} has "
+            f"{end} batches{each}."
+        )
+    for shard in shards:
+        if next_kept(shard, plan.skip, 0, end_of(shard, limit)) is None:
+            by = " or ".join(["skip="] * bool(plan.skip) + ["without()"] * source.leaves_out)
+            raise ValueError(
+                f"{plan.caller}: nothing is left of {shard!r}: {by} leaves out each of its batches, expected at least "
+                f"one."
+            )
 
 
 def check_divisible(plan: Plan, values: str) -> None:

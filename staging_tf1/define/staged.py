@@ -38,6 +38,7 @@ from staging_tf1.feed.threads import check_nice
 from staging_tf1.graph.data_service import service_of
 from staging_tf1.graph.guards import building
 from staging_tf1.sources.reshard import DATA_SERVICE
+from staging_tf1.sources.spans import checked_spans
 
 # The kernel's `memory_limit` is a 32-bit int, so a larger element would be miscounted.
 _TWO_GIB = 2**31
@@ -60,6 +61,7 @@ def staged(
     spec: Any = None,
     ignored_exception_types: Any = (),
     max_ignored: int | None = None,
+    skip: Any = (),
     resume: str = "exact",
     cluster: Cluster | None = None,
     share: str = "static",
@@ -122,6 +124,10 @@ def staged(
         last consumed batch and the batches skipped before it. Of a dataset, it computes and drops what was consumed;
         of a stream that towers share, it repeats at most as many batches as were skipped (docs/workflow.md).
       max_ignored: how many batches may be skipped per session; the next exception is raised. None is no limit.
+      skip: numbers of batches that no step gets: a list of numbers and ranges, such as `[range(1200, 1300), 1502]`.
+        Of each tower's shard, and so of each step, these batches are left out; all others keep their numbers. It may
+        change at each resume (docs/sources.md). Random-access sources only. For single records, see
+        `RecordSource.without`.
       resume: what to do with a checkpoint that was saved with another source. "restart" begins with the first batch.
         "exact" and "ignore" map the position to other towers, shards or batch sizes, without leaving out a record.
         "exact" raises if a record would be repeated, or if the order is different (seed, number of records). "ignore"
@@ -175,6 +181,7 @@ def staged(
             nice=check_nice(nice, caller),
             lockstep=flag(caller, "lockstep", lockstep),
             skip_rule=skip_rule(ignored_exception_types, max_ignored, caller),
+            skip=checked_spans(caller, "skip", skip, INT64_MAX, "batch"),
             resume=choice(caller, "resume", resume, RESUME_MODES),
             towers=tower_range_of(cluster, choice(caller, "share", share, SHARES), len(towers)),
         )

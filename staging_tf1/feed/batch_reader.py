@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import bisect
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from staging_tf1._tf import profiled
 from staging_tf1.feed.block_size import BlockSize
-from staging_tf1.feed.pipeline import MapOps, Producer
+from staging_tf1.feed.pipeline import MapOps, Pipeline, Producer
 from staging_tf1.feed.preparing import Prepared, Preparing
 from staging_tf1.feed.readers import (
     BlockReader,
@@ -25,14 +26,19 @@ from staging_tf1.feed.source_errors import SkipCounter, errors_only
 from staging_tf1.feed.supply import Supply
 from staging_tf1.feed.threads import WAITING_FOR_SHARE, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.fork import refuse_if_forked
+from staging_tf1.graph.sink import Sink
+from staging_tf1.graph.state import session_state_of
 from staging_tf1.sources import RecordSource, Source, StreamSource
 
 
 class FedBatch(NamedTuple):
-    """A batch that was read, and its number in the source's order; or several, with the number of the first."""
+    """A batch that was read; or several, with the place and number of the first."""
 
+    # In the order of delivery: without a gap.
+    place: int
+    # In the source's order.
     number: int
-    # None for a skipped batch, which keeps its number.
+    # None for a skipped batch, which keeps its place.
     prepared: Prepared | None
     batches: int = 1
 
@@ -66,8 +72,11 @@ class BatchReader:
         self._reader = reader
         # The name of the event of each batch in TensorFlow's profile.
         self._event = f"feed {producer.name}"
-        # All batches with smaller numbers were delivered or skipped.
+        # All batches with smaller numbers were delivered, skipped or left out.
         self._delivered = start
+        # How many were delivered; and after how many the numbers have a gap, with the number that follows it.
+        self._count = 0
+        self._gaps: tuple[list[int], list[int]] = ([0], [start])
 
     @property
     def reads(self) -> bool:
@@ -99,8 +108,9 @@ class BatchReader:
             refuse_if_forked("A feed thread")
             if numbered is None:
                 return None
-            state.batch = numbered.number
-            return FedBatch(numbered.number, self._prepared(numbered, state), numbered.batches)
+            state.batch = number = numbered.number
+            place = number - numbered.left_out
+            return FedBatch(place, number, self._prepared(numbered, state), numbered.batches)
 
     def skip(self, state: ThreadState, error: BaseException) -> None:
         """Count a skipped batch; raise `error` if that exceeds the limit."""
@@ -115,10 +125,34 @@ class BatchReader:
         if self._size is not None:
             self._size.note(batch.batches, source_secs, put_secs)
 
-    def stamp_of(self, number: int) -> int:
-        """Return the stamp of batch `number` (see `TokenArea`). Call it in order of delivery."""
-        before, self._delivered = self._delivered, number + 1
-        return self._delivered - before
+    def stamp_of(self, batch: FedBatch) -> int:
+        """Return the stamp of a batch (see `TokenArea`). Call it once for all that is fed, in order of delivery."""
+        before, self._delivered = self._delivered, batch.number + batch.batches
+        if batch.number != before:
+            for known, new in zip(self._gaps, (self._count, batch.number), strict=True):
+                known.append(new)
+        self._count += batch.batches
+        return self._stamp(batch.number, before)
+
+    def number_of(self, delivered: int) -> int | None:
+        """Return the number of the batch that was delivered after `delivered` others; None if none was."""
+        if not 0 <= delivered < self._count:
+            return None
+        gap = bisect.bisect_right(self._gaps[0], delivered) - 1
+        return self._gaps[1][gap] + delivered - self._gaps[0][gap]
+
+    def _stamp(self, number: int, before: int) -> int:
+        return number + 1 - before
+
+    def shown(self, number: int) -> str:
+        """Name a batch of a random-access source, and say how to see its records: for messages."""
+        plan, towers = self.producer.plan, self.producer.plan.towers
+        source, in_use = plan.inputs[self.producer.tower].source, self.producer.source
+        assert isinstance(source, Source) and isinstance(in_use, Source)
+        shard = f".shard({towers.own_shards[self.producer.tower]}, {towers.shards})" if towers.shards > 1 else ""
+        seed = f".with_seed({in_use.seed})" if source.seed_was_drawn else ""
+        method = "record_ids" if isinstance(source, RecordSource) else "batch"
+        return f"batch {number} of '{self.producer.name}' (its records: source{seed}{shard}.{method}({number}))"
 
     def _prepared(self, numbered: ReadBatch, state: ThreadState) -> Prepared | None:
         assert self._preparing is not None
@@ -134,7 +168,7 @@ class BatchReader:
 
 
 class SuppliedReader(BatchReader):
-    """Reads the batches that a supply names. `FedBatch.number` is their place in the order of delivery.
+    """Reads the batches that a supply names.
 
     Args:
       producer: with a random-access source.
@@ -147,8 +181,6 @@ class SuppliedReader(BatchReader):
         self._supply = supply
         self.on_failed_step.append(supply.step_failed)
         self._naming = threading.Lock()
-        # The number in the source of each batch that is read and not delivered, by its place.
-        self._batches: dict[int, int] = {}
 
     @property
     def reads(self) -> bool:
@@ -162,29 +194,58 @@ class SuppliedReader(BatchReader):
         # The supply also lets one thread in at a time.
         with self._naming:
             named = self._supply.next()
-            if named is not None:
+            is_left_out = named is not None and self._is_left_out(source, named.batch)
+            if named is not None and not is_left_out:
                 draw(source, named.batch)
         state.now(WAITING_FOR_SOURCE)
         if named is None:
             return None
         place, state.batch = named
+        if is_left_out:
+            self._supply.skip(named.batch)
+            return FedBatch(place, named.batch, None)
         with errors_only(f"'{self.producer.name}'"):
             numbered = read_batch(source, rule, named.batch)
             refuse_if_forked("A feed thread")
             prepared = self._prepared(numbered, state)
         if prepared is None:
             self._supply.skip(named.batch)
-        else:
-            self._batches[place] = named.batch
-        return FedBatch(place, prepared)
+        return FedBatch(place, named.batch, prepared)
+
+    def _is_left_out(self, source: Source, number: int) -> bool:
+        return number in self.producer.plan.skip or source.is_left_out(number)
 
     def stop(self) -> None:
         """See base class."""
         self._supply.stop()
 
-    def stamp_of(self, number: int) -> int:
-        """See base class."""
-        return self._batches.pop(number)
+    def _stamp(self, number: int, before: int) -> int:
+        return number
+
+
+def note_readers(session: Any, pipeline: Pipeline, readers: Sequence[BatchReader]) -> None:
+    """Note what reads the areas of a pipeline in a session, where batches have numbers: for `batches_taken`."""
+    if pipeline.stages and isinstance(pipeline.plan.inputs[0].source, Source):
+        session_state_of(session).readers |= zip(pipeline.sinks, readers, strict=True)
+
+
+def batches_taken(session: Any, sink: Sink, taken: Iterable[int]) -> tuple[list[int], list[str]]:
+    """Return the numbers, in their source, of batches that steps have taken from a sink; and their texts for messages.
+
+    Both are empty if the sink reads no random-access source.
+
+    Args:
+      session: the session of the steps.
+      sink: an area.
+      taken: how many batches were taken from it before each of these.
+    """
+    state = session_state_of(session)
+    reader = state.readers.get(sink)
+    if reader is None:
+        return [], []
+    numbers = [reader.number_of(count - state.taken.get(sink, 0)) for count in taken]
+    known = [number for number in numbers if number is not None]
+    return known, [reader.shown(number) for number in known]
 
 
 class BatchReaders:
@@ -238,7 +299,8 @@ class BatchReaders:
         if producer.source is None:
             return None
         if isinstance(producer.source, Source):
-            return IndexReader(producer.source, producer.plan.skip_rule, start, producer.plan.limit)
+            plan = producer.plan
+            return IndexReader(producer.source, plan.skip_rule, start, plan.limit, plan.skip)
         return self._stream(producer, producer.source, self.rotation.first if producer.plan.in_rotation else start)
 
     def _stream(self, producer: Producer, source: StreamSource, start: int) -> StreamReader:

@@ -21,6 +21,7 @@ from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.state import state_of
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.blocks import has_blocks
+from staging_tf1.sources.spans import NO_SPANS, Spans
 from staging_tf1.spec import flatten
 from staging_tf1.spec.conform import Conformer
 
@@ -98,6 +99,8 @@ class Plan:
     lockstep: bool = False
     # Which exceptions of the source are skipped.
     skip_rule: SkipRule
+    # The numbers of the batches that are left out.
+    skip: Spans = NO_SPANS
     # "exact", "ignore" or "restart": what to do with a checkpoint that was saved with another source.
     resume: str = "exact"
     # One for each tower, or for each generator of a `CustomRunner`.
@@ -130,11 +133,20 @@ class Plan:
             "the workers of a cluster share them": self.cluster is not None,
             "worker processes make them": bool(self.num_processes),
             "bad batches are skipped": bool(self.skip_rule.types),
+            "some are left out": self.counts_passed,
             "map_fn makes them": entry.mapped is not None,
             "they are not just rows of arrays": not has_blocks(entry.source),
             "they hold strings": any(leaf.dtype == object for leaf in flatten(entry.spec or ())),
         }
         return next((reason for reason, holds in reasons.items() if holds), "")
+
+    @property
+    def counts_passed(self) -> bool:
+        """Whether the position counts batches that no step gets: bad ones, and those that are left out."""
+        source = self.inputs[0].source
+        # A bad batch has no number in a rotation or in the graph, so the position does not count it.
+        bad = bool(self.skip_rule.types) and source is not None and not self.in_rotation
+        return bad or bool(self.skip) or (isinstance(source, Source) and source.leaves_out)
 
     @property
     def fast_forwards(self) -> bool:

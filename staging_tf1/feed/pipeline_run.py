@@ -14,7 +14,7 @@ from staging_tf1._tf import is_closed, tf
 from staging_tf1.background import Background, Stop
 from staging_tf1.errors import ClusterError, ResumeError, SourceError, StagingError
 from staging_tf1.feed.autotune import Autotuner
-from staging_tf1.feed.batch_reader import BatchReaders
+from staging_tf1.feed.batch_reader import BatchReaders, note_readers
 from staging_tf1.feed.delivery import Delivery
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.producer_run import ProducerRun
@@ -69,9 +69,11 @@ class PipelineRun:
         self._lock = threading.Lock()
         self.delivery = Delivery(pipeline, session)
         readers = BatchReaders(with_workers(starts), pipeline.map_ops, session)
+        readers_of_threads = readers.for_threads()
         self.producers = tuple(
-            ProducerRun(producer, readers.rotation, self.delivery) for producer in readers.for_threads()
+            ProducerRun(producer, readers.rotation, self.delivery) for producer in readers_of_threads
         )
+        note_readers(session, pipeline, readers_of_threads)
         self.states = [state for producer in self.producers for state in producer.states]
         tuned = [producer for producer in self.producers if producer.producer.autotune]
         self._stopping = Stop()

@@ -14,6 +14,7 @@ from staging_tf1._tf import deterministic_ops, run_unwrapped
 from staging_tf1.cluster.dealer import Dealer
 from staging_tf1.errors import BuildError, ResumeError
 from staging_tf1.feed.checkpoint import warn_unsaved
+from staging_tf1.feed.counts import read_counts
 from staging_tf1.feed.join_run import starts_in_cluster
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.pipeline_run import end_earlier, run_in
@@ -25,6 +26,7 @@ from staging_tf1.graph.acked import Acked
 from staging_tf1.graph.position import Position
 from staging_tf1.graph.state import session_state_of
 from staging_tf1.sources import Source
+from staging_tf1.sources.spans import end_of, next_kept
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ def prepare(pipelines: Sequence[Pipeline], session: Any) -> None:
         sinks = [sink for pipeline in new for sink in pipeline.sinks]
         again = [sink for pipeline in new if pipeline in of_session.started for sink in pipeline.sinks]
         if again:
+            # Their counts go on, but their readers begin anew.
+            of_session.taken |= {sink: count.taken for sink, count in read_counts(again, session).items()}
             run_unwrapped(session, [sink.renew for sink in again])
         run_unwrapped(session, [sink.fill if sink in again else sink.reset for sink in sinks])
         of_session.started |= {*new}
@@ -79,14 +83,12 @@ def prepare(pipelines: Sequence[Pipeline], session: Any) -> None:
 
 def _check_not_at_end(pipeline: Pipeline, starts: Sequence[Start]) -> None:
     """Raise ResumeError if a pipeline starts again in its session, and has no batch left."""
-    lengths = [
-        producer.source.num_batches if producer.plan.limit is None else producer.plan.limit
-        for producer, _ in starts
-        if isinstance(producer.source, Source)
-    ]
-    if lengths and all(length is not None and first >= length for length, (_, first) in zip(lengths, starts)):
+    sources = [(each.source, each.plan, first) for each, first in starts if isinstance(each.source, Source)]
+    ends = [end_of(source, plan.limit) for source, plan, _ in sources]
+    left = [next_kept(source, plan.skip, first, end) for (source, plan, first), end in zip(sources, ends, strict=True)]
+    if left and all(number is None for number in left):
         raise ResumeError(
-            f"{pipeline}: cannot start again, because its steps have consumed all its {lengths[0]} batches. For "
+            f"{pipeline}: cannot start again, because its steps have consumed all its {ends[0]} batches. For "
             f"several passes in one session, give the source epochs=None, and run source.batches_per_epoch steps for "
             f"each pass."
         )

@@ -189,11 +189,12 @@ class ProducerRun:
             del batch
 
     def _in_order(self, batch: FedBatch) -> AbstractContextManager[None]:
-        return self._sequencer.at(batch.number, batch.batches) if self._keeps_order else nullcontext()
+        return self._sequencer.at(batch.place, batch.batches) if self._keeps_order else nullcontext()
 
     def _put(self, batch: FedBatch, state: ThreadState) -> None:
         assert batch.prepared is not None
         arrays, records = batch.prepared
+        stamp = self._batches.stamp_of(batch)
         if batch.batches > 1:
             count = self.sink.put_block(*arrays)
             state.count([array[:count] for array in arrays], count * records // batch.batches, batches=count)
@@ -202,7 +203,7 @@ class ProducerRun:
             return
         if self._handshake is not None:
             self._handshake.make_room(len(arrays[0]))
-        self.sink.put(*arrays, stamp=self._batches.stamp_of(batch.number))
+        self.sink.put(*arrays, stamp=stamp)
         self._delivery.staged_one(self.producer.tower)
         state.count(arrays, records)
 

@@ -17,6 +17,7 @@ from staging_tf1.feed.source_errors import SkipRule, naming_batch
 from staging_tf1.sources import RecordSource, Source, StreamSource
 from staging_tf1.sources.aligned import aligned_copy
 from staging_tf1.sources.blocks import full_batches, read_block
+from staging_tf1.sources.spans import NO_SPANS, Spans, end_of, next_kept
 from staging_tf1.spec import map_structure
 from staging_tf1.spec.arrays import checked_array, is_plain
 from staging_tf1.spec.composite import as_composite, is_composite
@@ -33,6 +34,8 @@ class ReadBatch(NamedTuple):
     batch: Any
     # What the source raised instead of the batch, if its rule skips such batches.
     error: BaseException | None = None
+    # How many batches before it, from the first one that was to be read, are left out.
+    left_out: int = 0
     # How many batches, in rows one after the other.
     batches: int = 1
 
@@ -56,23 +59,34 @@ class Reader(Protocol):
 
 
 class IndexReader:
-    """Reads a random-access source: threads take numbers, and make the batches in parallel."""
+    """Reads a random-access source: threads take numbers, and make the batches in parallel.
 
-    def __init__(self, source: Source, rule: SkipRule, start: int = 0, limit: int | None = None) -> None:
-        self._source, self._rule = source, rule
-        ends = [end for end in (source.num_batches, limit) if end is not None]
-        self._numbers = range(start, min(ends)) if ends else None
+    Args:
+      source: the source.
+      rule: which exceptions are skipped.
+      start: the first batch to read.
+      limit: how many batches there are, if the source has more.
+      skip: batches that are not read, besides those without a record.
+    """
+
+    def __init__(
+        self, source: Source, rule: SkipRule, start: int = 0, limit: int | None = None, skip: Spans = NO_SPANS
+    ) -> None:
+        self._source, self._rule, self._skip = source, rule, skip
+        self._end = end_of(source, limit)
         self._next = start
+        self._left_out = 0
         self._lock = threading.Lock()
 
     def take(self, skip: Skip = _raise) -> ReadBatch | None:
         with self._lock:
-            index = self._next
-            if self._numbers is not None and index not in self._numbers:
+            index = next_kept(self._source, self._skip, self._next, self._end)
+            if index is None:
                 return None
-            self._next += 1
+            self._left_out += index - self._next
+            left_out, self._next = self._left_out, index + 1
             draw(self._source, index)
-        return read_batch(self._source, self._rule, index)
+        return read_batch(self._source, self._rule, index, left_out)
 
 
 class BlockReader:
@@ -88,8 +102,7 @@ class BlockReader:
     def __init__(self, source: RecordSource, size: BlockSize, start: int, limit: int | None) -> None:
         self._source, self._size = source, size
         self._next = start
-        ends = [end for end in (source.num_batches, limit) if end is not None]
-        self._end = min(ends, default=None)
+        self._end = end_of(source, limit)
         self._lock = threading.Lock()
 
     def take(self, skip: Skip = _raise) -> ReadBatch | None:
@@ -111,16 +124,16 @@ def draw(source: Source, index: int) -> None:
         source.draw(index)
 
 
-def read_batch(source: Source, rule: SkipRule, index: int) -> ReadBatch:
+def read_batch(source: Source, rule: SkipRule, index: int, left_out: int = 0) -> ReadBatch:
     """Return batch `index` of a random-access source, in arrays of its own."""
     try:
         with naming_batch(index):
-            return ReadBatch(index, _given_away(source, source.batch(index)))
+            return ReadBatch(index, _given_away(source, source.batch(index)), None, left_out)
     except (Stopped, CannotStart):
         # Not the batch's fault, even if the types to skip include Exception.
         raise
     except rule.types as error:
-        return ReadBatch(index, None, error)
+        return ReadBatch(index, None, error, left_out)
 
 
 class StreamReader:

@@ -25,7 +25,7 @@ class RemoteSource(Source):
     gives_away = True
 
     def __init__(self, source: Source, pool: WorkerPool) -> None:
-        self._source, self.pool = source, pool
+        self._source, self.pool, self.leaves_out = source, pool, source.leaves_out
 
     def draw(self, index: int) -> None:
         """Note that batch `index` is delivered next. Memory is given out in that order."""
@@ -72,6 +72,10 @@ class RemoteSource(Source):
     def num_batches(self) -> int | None:
         """See base class."""
         return self._source.num_batches
+
+    def is_left_out(self, index: int) -> bool:
+        """See base class."""
+        return self._source.is_left_out(index)
 
     def shard(self, index: int, count: int) -> Source:
         """See base class."""

@@ -18,7 +18,8 @@ from staging_tf1.graph.position import SHARE, STATIC, Fingerprint, Position, Sav
 from staging_tf1.graph.state import session_state_of
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.files.file_list import changed_files
-from staging_tf1.sources.reshard import DATA_SERVICE, Carried, carried_over, completed
+from staging_tf1.sources.reshard import DATA_SERVICE, LEFT_OUT, Carried, carried_over, completed, order_of
+from staging_tf1.sources.spans import Spans, shortened
 
 # What to do when a checkpoint was saved with another source.
 RESUME_MODES = ("exact", "ignore", "restart")
@@ -126,7 +127,8 @@ class _Resumption:
         if any(saved.positions):
             try:
                 producers, present = _with_saved_seed(producers, present, saved.fingerprint)
-                positions = self._positions(saved, producers, present)
+                positions = self._positions(saved, producers, order_of(present))
+                self._check_left_out(saved, present, positions)
             except StagingError:
                 raise
             except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
@@ -141,7 +143,8 @@ class _Resumption:
         self.starts = list(zip(producers, position.starts(positions), strict=True))
 
     def _positions(self, saved: Saved, producers: tuple[Producer, ...], present: Fingerprint) -> tuple[int, ...]:
-        """Return what the variable of the positions must hold, for `present`, the fingerprint of now."""
+        """Return what the variable of the positions must hold, for `present`, the order of now."""
+        saved = saved._replace(fingerprint=order_of(saved.fingerprint))
         pipeline, position = self.pipeline, _position(self.pipeline)
         # Towers with a source each resume anywhere; towers in rotation only together, after the first gap.
         in_rotation = any(producer.source is None or producer.plan.in_rotation for producer in producers)
@@ -157,6 +160,45 @@ class _Resumption:
             before.resume(producers, without_share(present), pipeline.plan.resume, tower_range)
         )
 
+    def _check_left_out(self, saved: Saved, present: Fingerprint, positions: tuple[int, ...]) -> None:
+        """Log what is left out now and was not, or was and is not. All else keeps its place, so positions stay valid.
+
+        Raises:
+          ResumeError: the same batch numbers are left out as before, and are those of other records now.
+        """
+        pipeline, skip = self.pipeline, self.pipeline.plan.skip
+        had, has = ({key: each[key] for key in LEFT_OUT if key in each} for each in (saved.fingerprint, present))
+        first = min(positions) if saved.acked is None else Acked(positions).base
+        changes = differences(had, has)
+        if changes:
+            logging.info("'%s': %s. All else keeps its place in the order.", pipeline.name, "; ".join(changes))
+        before = Spans.parsed(str(had.get("skip", "")))
+        if (before | skip.below(first)).count > before.count:
+            logging.warning(
+                "'%s': skip=%s has batches before batch %d, where the checkpoint resumes. They were not left out.",
+                pipeline.name,
+                skip.short,
+                first,
+            )
+        is_ahead = skip.count > skip.below(first).count
+        if not is_ahead or had.get("skip") != has.get("skip"):
+            return
+        towers = [1 if saved.acked is not None else len(saved.positions), _position(pipeline).tower_range.all_towers]
+        renumbered = differences(*(without_share(order_of(each)) for each in (saved.fingerprint, present)))
+        renumbered += [f"towers was {towers[0]}, is {towers[1]}"] * (towers[0] != towers[1])
+        if not renumbered:
+            return
+        problem = (
+            f"'{pipeline.name}': skip={skip.short} is as in the checkpoint, but these numbers are those of other "
+            f"batches now: {'; '.join(renumbered)}."
+        )
+        if pipeline.plan.resume == "exact":
+            raise ResumeError(
+                f"{problem} Pass the numbers that the batches have now, leave out their records with source.without(), "
+                f"or use resume='ignore' to leave out what has these numbers now."
+            )
+        logging.warning("%s resume='ignore' leaves out what has these numbers now.", problem)
+
     def follow(self, values: Sequence[Any]) -> None:
         """Find the starts from what the chief has stored."""
         pipeline, position = self.pipeline, _position(self.pipeline)
@@ -168,7 +210,7 @@ class _Resumption:
                 f"{pipeline}: the chief has share={shares[0]!r}, and {pipeline.task} has share={shares[1]!r}. Give "
                 f"staged() the same share= in every worker."
             )
-        different = _differences(saved.fingerprint, present)
+        different = differences(saved.fingerprint, present)
         if len(saved.positions) != position.length:
             different.append(f"towers was {len(saved.positions)}, is {position.length}")
         if different:
@@ -307,7 +349,7 @@ class _Before:
         return self.positions if towers == len(self.positions) else (sum(self.positions) // towers,) * towers
 
     def _difference(self, present: Fingerprint, towers: int, carried: Carried | None) -> str:
-        parts = _differences(self.fingerprint, present)
+        parts = differences(self.fingerprint, present)
         if towers != len(self.positions):
             parts.append(f"towers was {len(self.positions)}, is {towers}")
         if present.get("source") == self.fingerprint.get("source") == DATA_SERVICE:
@@ -335,11 +377,11 @@ def _in_order(before: _Before, acked: Acked, mode: str, present: Fingerprint, le
     """
     if acked.ahead:
         window = [] if present != before.fingerprint else [f"window was {len(before.positions)}, is {length}"]
-        differences = "; ".join(_differences(before.fingerprint, present) + window)
+        changes = "; ".join(differences(before.fingerprint, present) + window)
         problem = (
             f"'{before.name}': the checkpoint was saved with share='dynamic', whose workers consume batches out of "
             f"order: all before batch {acked.base}, and {acked.ahead} after it. In another order of batches "
-            f"({differences}), to continue at batch {acked.base} repeats those {acked.ahead}."
+            f"({changes}), to continue at batch {acked.base} repeats those {acked.ahead}."
         )
         if mode == "exact":
             raise ResumeError(
@@ -350,14 +392,21 @@ def _in_order(before: _Before, acked: Acked, mode: str, present: Fingerprint, le
     return _Before(before.name, (acked.base,), without_share(before.fingerprint))
 
 
-def _differences(saved: Fingerprint, present: Fingerprint) -> list[str]:
+def differences(saved: Fingerprint, present: Fingerprint) -> list[str]:
+    """Say for each entry that differs what it was and what it is."""
     return [
         (changed_files(saved.get(key), present.get(key)) if key == "file_list" else None)
         or (f"share was {saved.get(key, STATIC)!r}, is {present.get(key, STATIC)!r}" if key == SHARE else None)
-        or f"{key} was {saved.get(key, 'not saved')!r}, is {present.get(key, 'absent')!r}"
+        or f"{key} was {_shown(saved, key, 'not saved')}, is {_shown(present, key, 'absent')}"
         for key in sorted({*saved, *present})
         if saved.get(key) != present.get(key)
     ]
+
+
+def _shown(fingerprint: Fingerprint, key: str, absent: str) -> str:
+    if key in LEFT_OUT:
+        return shortened(str(fingerprint.get(key, "nothing")))
+    return repr(fingerprint.get(key, absent))
 
 
 def _cost(carried: Carried | None) -> str:

@@ -17,6 +17,7 @@ from staging_tf1.graph.callsite import CallSite
 if TYPE_CHECKING:
     from staging_tf1.cluster.fence import Fence
     from staging_tf1.cluster.snapshot import Copies
+    from staging_tf1.feed.batch_reader import BatchReader
     from staging_tf1.feed.chain import Chain
     from staging_tf1.feed.lock_probe import LockProbe
     from staging_tf1.feed.pipeline import Pipeline
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from staging_tf1.feed.queue_runner import PipelineRunner
     from staging_tf1.graph.area_base import BaseStagingArea
     from staging_tf1.graph.probes import Probe
+    from staging_tf1.graph.sink import Sink
     from staging_tf1.graph.sync_tokens import SyncTokens
     from staging_tf1.lifecycle.last_save import LastSave
     from staging_tf1.lifecycle.runtime import SessionRuntime
@@ -162,6 +164,10 @@ class SessionState:
     prepared: dict[Pipeline, Prepared] = field(default_factory=dict)
     # The pipelines that have been started in this session before.
     started: set[Pipeline] = field(default_factory=set)
+    # What reads the batches of each sink that is an area.
+    readers: dict[Sink, BatchReader] = field(default_factory=dict)
+    # How many batches had been taken from a sink when its pipeline was started again.
+    taken: dict[Sink, int] = field(default_factory=dict)
     # Held while pipelines are prepared.
     lock: threading.RLock = field(default_factory=threading.RLock)
     # On the chief, whether the session continues a run of the cluster; None if its creator does not know.

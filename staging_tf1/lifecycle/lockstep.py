@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from staging_tf1._tf import is_uninitialized_iterator, run_unwrapped, tf
-from staging_tf1.feed.batch_reader import BatchReader, BatchReaders
+from staging_tf1.feed.batch_reader import BatchReader, BatchReaders, note_readers
 from staging_tf1.feed.chain import Handler, Look, Run, Stage
 from staging_tf1.feed.counts import Count, counts_of
 from staging_tf1.feed.pipeline import Pipeline
@@ -78,6 +78,7 @@ class Lockstep:
             )
             for sink, batches in zip(pipeline.sinks, readers.for_steps(), strict=True)
         ]
+        note_readers(session, pipeline, [tower.batches for tower in self.towers])
 
     def first_puts(self) -> tuple[list[Any], dict[Any, Any]]:
         """Return the puts of the first batch of each tower, with their feeds. Call `have_put` after running them."""
@@ -225,7 +226,7 @@ class Lockstep:
             if batch.prepared is not None:
                 tower.state.count(*batch.prepared)
                 feeds = dict(zip(tower.sink.put.placeholders, batch.prepared.arrays, strict=True))
-                stamp = tower.batches.stamp_of(batch.number)
+                stamp = tower.batches.stamp_of(batch)
                 return feeds if tower.sink.put.stamp is None else {**feeds, tower.sink.put.stamp: stamp}
         return None
 

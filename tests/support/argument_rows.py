@@ -201,6 +201,8 @@ def rows_of_feeds() -> Iterator[tuple[str, Row]]:
     }
     yield from rows("staged", _staged, taken)
     yield from rows("staged", _staged, {"devices": NONE}, "device")
+    numbers = {"np_1d", "np_empty", "list", "empty_list", "set"}
+    yield from rows("staged", _staged, {"skip": numbers}, shows=False)
     source = Row(lambda v: _runner(source=v, queue="fifo"), {"list", "set", "tuple"}, ("generator",), shows=False)
     yield "CustomRunner(source)", source
     taken = {
