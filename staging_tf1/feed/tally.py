@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from staging_tf1.feed.batch_reader import batches_taken
 from staging_tf1.feed.chain import Handler, Look, Run, Stage
 from staging_tf1.feed.counts import Count, counts_of
+from staging_tf1.feed.source_errors import add_note
 from staging_tf1.graph.sink import Sink
 
 
@@ -33,6 +35,7 @@ class Tally(Handler):
         self._counted = dict.fromkeys(self.numbers, 0)
         self._lock = threading.Lock()
         self._under_way = 0
+        self._last: frozenset[Sink] = frozenset()
         self.last_is_torn = False
 
     def stage(self, look: Look) -> Stage | None:
@@ -52,6 +55,7 @@ class Tally(Handler):
         with self._lock:
             self._under_way -= 1
             self._succeeded[run.plan.sinks] += 1
+            self._last = run.plan.sinks
         self.last_is_torn = False
 
     def failed(self, run: Run, error: BaseException) -> None:
@@ -87,11 +91,29 @@ class Tally(Handler):
                 self._suspects.clear()
         return counts
 
+    def taken_last(self, sink: Sink) -> list[int]:
+        """Return how many batches had been taken before the last one; empty if that is unknown, or none was taken."""
+        expected = self.expected(sink) if not self._suspects else 0
+        return [expected - 1] if expected else []
+
+    def note_last_step(self, error: BaseException) -> None:
+        """Add the batches of the last successful step to an error that was raised after it."""
+        with self._lock:
+            sinks = self._last if not self._under_way else frozenset()
+        for sink in sinks:
+            self._note_batches(error, "the step had", sink, self.taken_last(sink))
+
+    def _note_batches(self, error: BaseException, what: str, sink: Sink, taken: list[int]) -> None:
+        for text in batches_taken(self._session, sink, taken)[1]:
+            add_note(error, f"{what} {text}")
+
     def settle_after(self, run: Run, error: BaseException, others: Iterable[Sink]) -> dict[Sink, Count]:
         """The same after a run that has failed with `error`."""
         found = [len(self.numbers[sink]) for sink in run.plan.sinks]
         counts = self.settle(others)
         took = [len(self.numbers[sink]) > before for sink, before in zip(run.plan.sinks, found, strict=True)]
+        for sink, before in zip(run.plan.sinks, found, strict=True):
+            self._note_batches(error, "the failed step had", sink, self.numbers[sink][before:])
         # A signal interrupts a step only while it waits for a pipeline: if it took from all, it had succeeded.
         self.last_is_torn = any(took) and (isinstance(error, Exception) or not all(took))
         return counts

@@ -134,18 +134,18 @@ def _tensors(graph: Any, argument: str, values: Any) -> dict[str, Any]:
     return dict(values)
 
 
-def last_checkpoint(checkpoint: Any) -> str:
+def last_checkpoint(checkpoint: Any, caller: str = WHAT) -> str:
     """Return the path of a checkpoint that is given by its path or its folder.
 
     Raises:
       CheckpointError: there is none.
       ValueError: TensorFlow cannot open the path.
     """
-    given = path(WHAT, "checkpoint", checkpoint, schemes=tf.io.gfile.get_registered_schemes())
+    given = path(caller, "checkpoint", checkpoint, schemes=tf.io.gfile.get_registered_schemes())
     prefix = tf.train.latest_checkpoint(given) if tf.gfile.IsDirectory(given) else _OF_CHECKPOINT.sub("", given)
     if prefix is None or not tf.train.checkpoint_exists(prefix):
         raise CheckpointError(
-            f"{WHAT}: there is no checkpoint at {given}. Give the path of one, such as model.ckpt-100, or its folder."
+            f"{caller}: there is no checkpoint at {given}. Give the path of one, such as model.ckpt-100, or its folder."
         )
     return str(prefix)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from staging_tf1 import display
 from staging_tf1._tf import run_unwrapped
+from staging_tf1.feed.batch_reader import batches_taken
 from staging_tf1.feed.counts import read_counts
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import run_in
@@ -40,6 +41,9 @@ class PipelineStats:
       capacity: elements that there is room for.
       failed_batches: the numbers of the batches that steps took which then failed, counted from 0 in the order of
         delivery; empty for a queue.
+      failed_numbers: the same batches by their numbers in the source, or in the tower's shard of it, as
+        `source.record_ids` takes them; empty if no random-access source is read.
+      last_number: the number, in the same way, of the batch that steps took last; None if unknown.
       ignored: batches that were skipped because of an exception among `ignored_exception_types`.
       loop_secs: seconds from the start of the first run to the end of the last one.
       full_bytes: bytes that the area or queue holds when it is full; 0 if unknown. Each feed thread has one more batch
@@ -69,6 +73,8 @@ class PipelineStats:
     occupancy: float
     capacity: int
     failed_batches: tuple[int, ...] = ()
+    failed_numbers: tuple[int, ...] = ()
+    last_number: int | None = None
     ignored: int = 0
     loop_secs: float = 0.0
     full_bytes: int = 0
@@ -132,6 +138,8 @@ class PipelineStats:
         waited = "feed threads waited"
         if self.wait_secs is not None:
             waited = f"steps waited {self.wait_secs:.2f} s for input, feed threads"
+        if self.failed_numbers:
+            held += f"; failed steps had batches {', '.join(map(str, self.failed_numbers))} (source.record_ids)"
         return (
             f"{self.name}: {self.batches} batches{moved}; {waited} "
             f"{self.feeder_wait_secs:.2f} s for room; occupancy {self.occupancy:.1f} of {self.capacity}{held}; "
@@ -206,11 +214,14 @@ def stats_of(
         threads = run.states_of(tower) if run is not None else []
         pools = run.pools_of(tower) if run is not None else []
         steps = list(reading(pipeline)[tower : tower + 1])
-        numbers = failed.numbers.get(sink, ()) if failed is not None else ()
-        record = _record(pipeline, sink, counts[sink].gets, threads, steps, failed=tuple(numbers), loop_secs=loop_secs)
+        numbers = tuple(failed.numbers.get(sink, ())) if failed is not None else ()
+        record = _record(pipeline, sink, counts[sink].gets, threads, steps, failed=numbers, loop_secs=loop_secs)
+        last, _ = batches_taken(session, sink, [counts[sink].taken - 1])
         stats.append(
             replace(
                 record,
+                failed_numbers=tuple(batches_taken(session, sink, numbers)[0]),
+                last_number=last[0] if last else None,
                 positions=positions.get(pipeline, ()),
                 threads=run.threads_of(tower) if run is not None else 0,
                 autotune=any(producer.autotune for producer in pipeline.producers),

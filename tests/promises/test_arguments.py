@@ -35,6 +35,7 @@ from argument_rows import (
     rows_of_clusters,
     rows_of_export_saved_model,
     rows_of_feeds,
+    rows_of_records_of_step,
     rows_of_sessions,
     running,
 )
@@ -71,6 +72,7 @@ _TABLE = dict(
         rows_of_feeds(),
         rows_of_sessions(),
         rows_of_export_saved_model(),
+        rows_of_records_of_step(),
         rows_of_clusters(),
         rows_of_sources(),
         rows_of_files(),
