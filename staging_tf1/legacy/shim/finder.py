@@ -24,7 +24,7 @@ OURS = frozenset({"tensorflow.contrib", *(f"tensorflow.contrib.{part}" for part 
 # Other names of the modules of tf.contrib, for programs that do not see them as those.
 _ALIASES = "staging_tf1.contrib."
 _NO_ALIAS = "staging_tf1.contrib.keras_two"
-_BELOW = ("tensorflow.", "tensorflow_estimator.contrib")
+_BELOW = ("tensorflow.", "tensorflow_estimator.contrib", "keras.")
 _GENUINE = "staging_tf1.legacy.contrib.loader"  # loaded with the first genuine file
 # Takes the name of a TensorFlow submodule and returns the function to run on the module, or None.
 Maker = Callable[[str], AfterLoad | None]
@@ -35,8 +35,8 @@ class Finder(MetaPathFinder):
 
     Args:
       after_load: the functions to run, by the full name of the module.
-      maker: for a module below ``tensorflow`` that user code imports and no other finder finds.
-      second_face: for a module below ``tensorflow`` that another finder finds.
+      maker: for a module of Keras or below ``tensorflow`` that user code imports and no other finder finds.
+      second_face: for such a module that another finder finds.
       origin: distinguishes user code from libraries.
       around: context managers in which modules are executed, by their full name, or by their package and ".*".
     """
@@ -59,7 +59,7 @@ class Finder(MetaPathFinder):
         """Put this finder first in `sys.meta_path`, and run the functions of modules that are already loaded."""
         sys.meta_path.insert(0, self)
         for name, module in list(sys.modules.items()):
-            if name.startswith(_BELOW) and (act := self._second_face(name)) is not None:
+            if _is_below(name) and (act := self._second_face(name)) is not None:
                 act(module)
         loaded, self._after_load = self._after_load, {}
         self.add(loaded)
@@ -80,11 +80,11 @@ class Finder(MetaPathFinder):
             return importlib.util.spec_from_loader(fullname, _MakingLoader(_alias), is_package=True)
         act = self._after_load.get(fullname)
         around = self._around.get(fullname) or self._around.get(f"{fullname.partition('.')[0]}.*")
-        is_ours_to_find = fullname.startswith(_BELOW) or fullname in GONE_MODULES
+        is_ours_to_find = _is_below(fullname) or fullname in GONE_MODULES
         if act is None and around is None and not is_ours_to_find:
             return None
-        if act is None and is_ours_to_find:
-            act = self._second_face(fullname)
+        if is_ours_to_find and (face := self._second_face(fullname)) is not None:
+            act = face if act is None else _both(act, face)
         spec = None if fullname in OURS else _find_elsewhere(self, fullname, path, target)
         if spec is not None:
             if is_lent(fullname):
@@ -116,6 +116,10 @@ class Finder(MetaPathFinder):
             return None
         made_for_user.add(fullname)
         return importlib.util.spec_from_loader(fullname, _MakingLoader(make), is_package=True)
+
+
+def _is_below(name: str) -> bool:
+    return name == "keras" or name.startswith(_BELOW)
 
 
 def _both(first: AfterLoad, second: AfterLoad) -> AfterLoad:

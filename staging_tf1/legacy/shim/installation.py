@@ -52,9 +52,9 @@ def install(
     Args:
       packages: top-level names of installed packages that also see TF1.
       claim_version: set ``tf.__version__`` to 1.15.5, for code that compares versions.
-      old_names: restore names that numpy and Python removed (``np.object``, ``ndarray.tostring``,
-        ``inspect.getargspec``, ``collections.Mapping``), and print numbers as numpy 1 does. The first use of each name
-        is logged.
+      old_names: restore names that numpy, Python and other libraries removed (``np.object``, ``ndarray.tostring``,
+        ``collections.Mapping``, ``Image.ANTIALIAS``, ``DataFrame.append``), and print numbers as numpy 1 does.
+        The first use of each name is logged.
       only: lend only these names of `tf` to user code and the packages: "estimator", "contrib", or both. Everything
         else stays as in TensorFlow 2, and v2 behaviour stays on. Keras 2 becomes `tf.keras` unless
         ``TF_USE_LEGACY_KERAS`` says otherwise, because Estimator needs it.
@@ -147,7 +147,7 @@ def lend() -> tuple[Finder, Origin]:
         origin = Origin()
         after_load: dict[str, AfterLoad] = {
             "tensorflow": lambda module: _two_faces(module, origin, Settings()),
-            **{name: lambda module: old_names.offer(module, origin) for name in old_names.MODULES},
+            **{name: lambda module: old_names.offer(module, origin) for name in old_names.OFFERED},
             **_ESTIMATOR_HOOKS,
         }
         around = {"tensorflow_estimator.*": standins.lent}

@@ -1,21 +1,33 @@
-"""`tf.layers` and `tf.nn.rnn_cell`, which need Keras 2. Without it, their use raises an error that names tf_keras."""
+"""`tf.layers`, `tf.nn.rnn_cell` and ``import keras``, which need Keras 2.
+
+Without it, the use of the first two raises an error that names tf_keras, and the third is Keras 3.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib.metadata
 import importlib.util
+import logging
 import os
 import sys
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 from staging_tf1.errors import RemovedModuleError, RemovedNameError, StagingWarning, warn
 from staging_tf1.legacy.shim import views
+from staging_tf1.legacy.shim.library_names import KERAS_FILES, KERAS_HOMES
 from staging_tf1.legacy.shim.tensorflow_names import KERAS_TWO
+
+_log = logging.getLogger("staging_tf1")
 
 # TensorFlow reads it when it is first imported.
 _VARIABLE = "TF_USE_LEGACY_KERAS"
 _COPY = "tensorflow.python.keras"
+# Parts of the package that are not its API.
+_INTERNAL = ("api", "protobuf", "src")
 
 
 def choose() -> bool:
@@ -66,42 +78,105 @@ def has_keras_two(of_tensorflow: bool = False) -> bool:
     """
     if not of_tensorflow and importlib.util.find_spec("tf_keras") is not None:
         return True
-    if importlib.util.find_spec("keras") is None:
-        return False
     try:
-        # Importing it would import TensorFlow, which may be what asks.
+        # Importing it would import TensorFlow, which may be what asks. Its spec is what the shim looks for.
         return importlib.metadata.version("keras").startswith("2.")
     except importlib.metadata.PackageNotFoundError:
         return False
 
 
 def counterpart(fullname: str) -> str | None:
-    """Return the module of Keras 2 that programs see in place of one of ``tensorflow.python``; None for most modules.
+    """Return the module of Keras 2 that programs see in place of one of ``tensorflow.python`` or Keras 3, or None.
 
-    TensorFlow has its own old copy of Keras, whose classes are not those of `tf.layers` and `tf.keras`.
+    TensorFlow has its own old copy of Keras, whose classes are not those of `tf.layers` and `tf.keras`. Keras 3 trains
+    nothing in a graph.
     """
     if fullname in KERAS_TWO:
         below = KERAS_TWO[fullname]
     elif f"{fullname}.".startswith(f"{_COPY}."):
         below = fullname.removeprefix(_COPY).removeprefix(".")
+    elif _is_of_package(fullname) and os.environ.get(_VARIABLE, "1") in ("1", "true", "True"):
+        below = fullname.removeprefix("keras").removeprefix(".")
     else:
         return None
     package = "tf_keras" if importlib.util.find_spec("tf_keras") is not None else "keras"
     return f"{package}.src.{below}".rstrip(".") if has_keras_two() else None
 
 
+def had(fullname: str) -> bool:
+    """Return whether Keras 2 had a module, of those with a `counterpart`."""
+    if not _is_of_package(fullname) or fullname in KERAS_FILES:
+        return True
+    return isinstance(_below(_public(counterpart(fullname) or ""), fullname.split(".")[1:]), ModuleType)
+
+
+def _is_of_package(fullname: str) -> bool:
+    package, *below = fullname.split(".")
+    return package == "keras" and not (below and (below[0] in _INTERNAL or below[0].startswith("_")))
+
+
 def find(fullname: str, name: str) -> Any:
-    """Return a name that programs see in ``tensorflow.python.keras`` and the modules of `KERAS_TWO`, or `UNCHANGED`."""
+    """Return a name that programs see in a module with a `counterpart`, or `UNCHANGED`.
+
+    Raises AttributeError for names of Keras 3 that Keras 2 does not have.
+    """
     home = counterpart(fullname)
-    if home is None or (name.startswith("__") and name != "__all__"):
+    if home is None or (name.startswith("__") and name not in ("__all__", "__version__")):
+        return views.UNCHANGED
+    if _is_of_package(fullname):
+        return _find_public(fullname, home, name)
+    if name == "__version__":
         return views.UNCHANGED
     try:
         return getattr(importlib.import_module(home), name)
     except (ImportError, AttributeError):
         # Keras has moved it to another file, but not in its API: tf.keras.layers has what was in all files of layers/.
-        public = importlib.import_module(f"{home.partition('.')[0]}.api._v1.keras")
-        below = getattr(public, fullname.removeprefix(_COPY + ".").partition(".")[0], None)
+        below = getattr(_public(home), fullname.removeprefix(_COPY + ".").partition(".")[0], None)
         return getattr(below, name, views.UNCHANGED)
+
+
+def _find_public(fullname: str, home: str, name: str) -> Any:
+    package = home.partition(".")[0]
+    if package != "keras":
+        _log_once(package)
+    if name == "__version__":
+        return importlib.import_module(package).__version__
+    if name == "tf" and fullname.startswith("keras.backend"):
+        return importlib.import_module("tensorflow")
+    places = list(_places(fullname, home))
+    if name == "__all__":
+        return sorted(each for each in dir(places[0]) if not each.startswith("_"))
+    value = next((getattr(place, name) for place in places if hasattr(place, name)), views.UNCHANGED)
+    below = f"{fullname}.{name}"
+    if below in KERAS_FILES or (isinstance(value, ModuleType) and had(below)):
+        return importlib.import_module(below)
+    if value is not views.UNCHANGED:
+        return value
+    raise AttributeError(f"module {fullname!r} has no attribute {name!r}: Keras 2 ({package}) does not have it")
+
+
+def _places(fullname: str, home: str) -> Iterator[Any]:
+    """Yield where names of a module of Keras are: first in the API, which has the classes for graphs."""
+    api, path = _public(home), fullname.split(".")[1:]
+    paths = [path, *([name] for name in KERAS_HOMES.get(path[0], path[:1]))] if path else [path]
+    yield from (place for each in paths if (place := _below(api, each)) is not None)
+    if path:
+        with contextlib.suppress(ImportError):
+            yield importlib.import_module(home)
+
+
+def _public(home: str) -> ModuleType:
+    return importlib.import_module(f"{home.partition('.')[0]}.api._v1.keras")
+
+
+def _below(module: ModuleType, path: list[str]) -> Any:
+    value: Any = module
+    return functools.reduce(lambda above, name: getattr(above, name, None), path, value)
+
+
+@functools.cache
+def _log_once(package: str) -> None:
+    _log.warning("keras is Keras 2 (%s) for the program, as tf.keras is.", package)
 
 
 class _AbsentModule(ModuleType):

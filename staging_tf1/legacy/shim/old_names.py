@@ -1,4 +1,4 @@
-"""Names that numpy, Python and TensorFlow's private modules removed, restored for user code only.
+"""Names that Python, TensorFlow's private modules and other libraries removed, restored for user code only.
 
 The first use of each name is logged.
 """
@@ -15,8 +15,9 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from staging_tf1.errors import RemovedNameError
-from staging_tf1.legacy.shim import numpy_names, scipy_names, tensorflow_names, views
+from staging_tf1.legacy.shim import library_names, numpy_names, scipy_names, tensorflow_names, views
 from staging_tf1.legacy.shim.origin import Origin
+from staging_tf1.legacy.shim.tensorflow_names import Gone
 
 _log = logging.getLogger("staging_tf1")
 
@@ -29,16 +30,32 @@ MODULES: dict[str, dict[str, str]] = {
     "inspect": {"getargspec": "staging_tf1.legacy.shim.old_names:getargspec"},
     "time": {"clock": "time:perf_counter"},
     "fractions": {"gcd": "math:gcd"},
-    "keras.utils": {"np_utils": "keras.utils"},  # what to_categorical and normalize were in
+    **library_names.NAMES,
     **scipy_names.NAMES,
     **tensorflow_names.NAMES,
 }
-# Modules that scipy and Keras removed -> the module that has their names.
-GONE_MODULES = {**scipy_names.MODULES, "keras.utils.np_utils": "keras.utils"}
+# Modules that other libraries removed.
+GONE_MODULES = {
+    **library_names.MODULES,
+    **{name: Gone((home,), "scipy has removed it.") for name, home in scipy_names.MODULES.items()},
+}
+# "module:Class" -> attributes that are gone or, in the second, have changed.
+_OF_CLASSES = (library_names.METHODS, library_names.CHANGED)
+OFFERED = {*MODULES, *(owner.partition(":")[0] for owners in _OF_CLASSES for owner in owners)}
 
 
 def offer(module: ModuleType, origin: Origin) -> None:
-    """Add the removed names of `module` through its ``__getattr__``, which Python calls only for missing names."""
+    """Add the removed names of a loaded module of `OFFERED`, and those of its classes."""
+    if module.__name__ in MODULES:
+        _offer_names(module, origin)
+    for owners in _OF_CLASSES:
+        for owner, names in owners.items():
+            if owner.partition(":")[0] == module.__name__:
+                _offer_attributes(owner, names, origin)
+
+
+def _offer_names(module: ModuleType, origin: Origin) -> None:
+    """Offer names through the ``__getattr__`` of a module, which Python calls only for missing names."""
     removed = MODULES[module.__name__]
     before = module.__dict__.get("__getattr__")
     seen: set[str] = set()
@@ -50,7 +67,7 @@ def offer(module: ModuleType, origin: Origin) -> None:
                 return before(name)
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
         if home.startswith("!"):
-            return _stand_in(module.__name__, name, home[1:])
+            return removed_name(f"{module.__name__}.{name}", home[1:])
         if name not in seen and not origin.is_lent(sys._getframe(1)):
             seen.add(name)
             _log.warning("%s.%s was removed; using %s instead.", module.__name__, name, _shown(home))
@@ -59,9 +76,53 @@ def offer(module: ModuleType, origin: Origin) -> None:
     module.__dict__["__getattr__"] = __getattr__
 
 
+def _offer_attributes(owner: str, names: Mapping[str, str], origin: Origin) -> None:
+    kind = value_at(owner)
+    for name, home in names.items():
+        there = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+        is_changed = owner in library_names.CHANGED
+        if not isinstance(there, _Attribute) and (there is not None) == is_changed:
+            setattr(kind, name, _Attribute(origin, f"{owner.replace(':', '.')}.{name}", home, there))
+
+
+class _Attribute:
+    """An attribute of a class that user code sees as in an old release. Other code sees the class as it is.
+
+    Args:
+      full: its full name, for messages.
+      home: where its value is, or "!" and what to do instead.
+      genuine: the method in the class, which the value at `home` calls; None if there is none.
+    """
+
+    def __init__(self, origin: Origin, full: str, home: str, genuine: Any) -> None:
+        self._origin = origin
+        self._full = full
+        self._home = home
+        self._genuine = genuine
+        self._seen = False
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if not self._origin.sees_old_names(sys._getframe(1)):
+            if self._genuine is not None:
+                return self._genuine.__get__(instance, owner)
+            raise AttributeError(f"{owner.__name__!r} object has no attribute {self._full.rpartition('.')[2]!r}")
+        if self._home.startswith("!"):
+            return removed_name(self._full, self._home[1:])
+        value = value_at(self._home)
+        if self._genuine is not None:
+            value = functools.partial(value, self._genuine)
+            return value if instance is None else functools.partial(value, instance)
+        if not self._seen:
+            self._seen = True
+            _log.warning("%s was removed; using %s instead.", self._full, _shown(self._home))
+        return value.__get__(instance, owner)
+
+
 @functools.cache
-def _stand_in(module: str, name: str, instead: str) -> Any:
-    return absent(f"{module}.{name} was removed in TensorFlow 2. {instead}")
+def removed_name(full: str, instead: str) -> Any:
+    """Return a stand-in for a name that is gone, whose use raises what to do instead."""
+    since = " in TensorFlow 2" if full.startswith("tensorflow") else ""
+    return absent(f"{full} was removed{since}. {instead}")
 
 
 class _Absent(type):
@@ -70,6 +131,12 @@ class _Absent(type):
     _message: str
 
     def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RemovedNameError(cls._message)
+
+    def __getitem__(cls, key: Any) -> NoReturn:
+        raise RemovedNameError(cls._message)
+
+    def __setitem__(cls, key: Any, value: Any) -> NoReturn:
         raise RemovedNameError(cls._message)
 
     def __getattr__(cls, name: str) -> NoReturn:

@@ -10,7 +10,7 @@ from typing import Any
 from staging_tf1.legacy.contrib import modules
 from staging_tf1.legacy.contrib.modules import Make
 from staging_tf1.legacy.shim import keras_two, views
-from staging_tf1.legacy.shim.old_names import GONE_MODULES, absent, value_at
+from staging_tf1.legacy.shim.old_names import GONE_MODULES, removed_name, value_at
 from staging_tf1.legacy.shim.origin import is_lent
 from staging_tf1.legacy.shim.tensorflow_names import MODULES, Gone
 
@@ -27,10 +27,10 @@ def is_public(fullname: str) -> bool:
     # While TensorFlow itself loads, it must see its own modules.
     if root is None or getattr(root.__spec__, "_initializing", False):
         return False
-    first = fullname.split(".")[1]
+    package, first, *_ = *fullname.split("."), ""
     return (
-        fullname.startswith("tensorflow.")
-        and first not in BELOW_THE_API
+        package == "tensorflow"
+        and first not in ("", *BELOW_THE_API)
         and not first.startswith("_")
         and not is_lent(fullname)
     )
@@ -44,7 +44,7 @@ def maker(fullname: str) -> Make | None:
     if _gone(fullname) is not None:
         return _stand_in
     if keras_two.counterpart(fullname) is not None:
-        return _of_keras_two
+        return _of_keras_two if keras_two.had(fullname) else None
     if fullname == _ESTIMATOR or fullname.startswith(_ESTIMATOR + "."):
         return _lend(fullname)
     if fullname.startswith(_V1):
@@ -62,7 +62,7 @@ def maker(fullname: str) -> Make | None:
 
 
 def _of_keras_two(fresh: ModuleType) -> None:
-    """Make a module that TensorFlow's own copy of Keras lacks, such as ``tensorflow.python.keras.applications``."""
+    """Make a module that Keras 3 or TensorFlow's own copy of Keras lacks, such as ``keras.layers.core``."""
 
     def read(name: str) -> Any:
         value = keras_two.find(fresh.__name__, name)
@@ -89,9 +89,7 @@ def _gone(fullname: str) -> Gone | None:
     """Return what became of a module; of those of tensorflow_estimator, one row stands for all that are below."""
     if fullname.startswith("tensorflow_estimator."):
         return MODULES["tensorflow_estimator.contrib"]
-    if fullname in GONE_MODULES:
-        return Gone((GONE_MODULES[fullname],), f"{fullname.partition('.')[0]} has removed it.")
-    return MODULES.get(fullname)
+    return GONE_MODULES.get(fullname) or MODULES.get(fullname)
 
 
 def _stand_in(fresh: ModuleType) -> None:
@@ -107,8 +105,7 @@ def _stand_in(fresh: ModuleType) -> None:
             there = value_at(home)
             if hasattr(there, name):
                 return getattr(there, name)
-        since = " in TensorFlow 2" if fresh.__name__.startswith("tensorflow") else ""
-        return absent(f"{fresh.__name__}.{name} was removed{since}. {gone.advice}")
+        return removed_name(f"{fresh.__name__}.{name}", gone.advice)
 
     fresh.__dict__["__getattr__"] = read
 

@@ -1,0 +1,126 @@
+"""Names that Pillow, pandas, Keras and setuptools have removed since 2018, and their current homes.
+
+A name is restored if it then means what it meant in the last release that had it. Any other has "!" and what to do
+instead. tests/legacy/test_legacy_libraries.py compares the results with those of the old releases.
+"""
+
+from __future__ import annotations
+
+from staging_tf1.legacy.shim.tensorflow_names import Gone
+
+_OURS = "staging_tf1.legacy.shim.library_functions"
+_ROLLING = "apply corr count cov kurt max mean median min quantile skew std sum var".split()
+
+
+def _ours(*names: str) -> dict[str, str]:
+    return {name: f"{_OURS}:{name}" for name in names}
+
+
+# Library -> module -> removed name -> current home ("module:attribute"), or "!" and what to do instead.
+_NAMES: dict[str, dict[str, dict[str, str]]] = {
+    "Pillow": {
+        "PIL": dict.fromkeys(("PILLOW_VERSION", "VERSION"), "PIL:__version__"),
+        "PIL.Image": {
+            "ANTIALIAS": "PIL.Image:Resampling.LANCZOS",
+            "CUBIC": "PIL.Image:Resampling.BICUBIC",
+            "LINEAR": "PIL.Image:Resampling.BILINEAR",
+            **dict.fromkeys(("PILLOW_VERSION", "VERSION"), "PIL:__version__"),
+            **_ours("isImageType"),
+        },
+        "PIL.ImageFont": {f"LAYOUT_{name}": f"PIL.ImageFont:Layout.{name}" for name in ("BASIC", "RAQM")},
+    },
+    "pandas": {
+        "pandas": {
+            "SparseArray": "pandas.arrays:SparseArray",
+            "datetime": "datetime:datetime",
+            "np": "numpy:",
+            **dict.fromkeys(("Float64Index", "Int64Index", "UInt64Index"), "!Use pd.Index(data, dtype)."),
+            **dict.fromkeys(("Panel", "Panel4D"), "!Use a DataFrame with a MultiIndex, or the package xarray."),
+            **dict.fromkeys(("SparseDataFrame", "SparseSeries"), "!Use columns of dtype pd.SparseDtype(float)."),
+            **dict.fromkeys(("read_msgpack", "to_msgpack"), "!Use pd.read_pickle() and to_pickle()."),
+            "TimeGrouper": "!Use pd.Grouper(freq=...).",
+            "ewma": "!Use x.ewm(...).mean().",
+            "read_gbq": "!Use the package pandas-gbq.",
+            **{f"rolling_{name}": f"!Use x.rolling(window).{name}()." for name in _ROLLING},
+            "scatter_matrix": "pandas.plotting:scatter_matrix",
+            "value_counts": "!Use pd.Series(values).value_counts().",
+        },
+        "pandas.io.json": {"json_normalize": "pandas:json_normalize"},
+    },
+    "Keras": {
+        "keras.preprocessing.image": dict.fromkeys(
+            ("DirectoryIterator", "ImageDataGenerator", "Iterator", "NumpyArrayIterator"),
+            "!It is part of Keras 2. Install Keras 2 as well: pip install tf_keras.",
+        ),
+        "keras.utils": {"np_utils": "keras.utils"},  # what to_categorical and normalize were in
+    },
+}
+
+_FRAMES = {
+    "append": f"{_OURS}:append",
+    "as_matrix": f"{_OURS}:as_matrix",
+    "clip_lower": f"{_OURS}:clip_lower",
+    "clip_upper": f"{_OURS}:clip_upper",
+    "get_value": f"{_OURS}:get_value",
+    "get_values": f"{_OURS}:get_values",
+    "ix": "!Use x.loc[...] for labels, x.iloc[...] for positions.",
+    "mad": "!Use (x - x.mean()).abs().mean().",
+    "set_value": f"{_OURS}:set_value",
+}
+# Library -> "module:Class" -> removed attribute -> current home, or "!" and what to do instead.
+_METHODS: dict[str, dict[str, dict[str, str]]] = {
+    "Pillow": {
+        "PIL.ImageDraw:ImageDraw": _ours("multiline_textsize", "textsize"),
+        "PIL.ImageFont:FreeTypeFont": _ours("getoffset", "getsize", "getsize_multiline"),
+        "PIL.ImageFont:ImageFont": {"getsize": f"{_OURS}:getsize_of_bitmaps"},
+        "PIL.ImageFont:TransposedFont": {"getsize": f"{_OURS}:getsize_transposed"},
+    },
+    "pandas": {
+        "pandas:DataFrame": {
+            **_FRAMES,
+            "applymap": "pandas:DataFrame.map",
+            "iteritems": "pandas:DataFrame.items",
+            "lookup": "!Use x.at[row, column] for each pair.",
+            "to_sparse": "!Use x.astype(pd.SparseDtype(float)).",
+        },
+        "pandas:Index": {
+            "get_values": f"{_OURS}:get_values",
+            "is_monotonic": "pandas:Index.is_monotonic_increasing",
+        },
+        "pandas:Series": {
+            **_FRAMES,
+            "is_monotonic": "pandas:Series.is_monotonic_increasing",
+            "iteritems": "pandas:Series.items",
+            "nonzero": f"{_OURS}:nonzero",
+            "ravel": f"{_OURS}:ravel",
+        },
+    },
+}
+# As _METHODS, for methods that are there and have changed. The home gets the changed method as its first argument.
+_CHANGED: dict[str, dict[str, dict[str, str]]] = {"pandas": {"pandas:Series.str": _ours("replace")}}
+
+NAMES = {module: names for library in _NAMES.values() for module, names in library.items()}
+METHODS = {owner: names for library in _METHODS.values() for owner, names in library.items()}
+CHANGED = {owner: names for library in _CHANGED.values() for owner, names in library.items()}
+# Modules of Keras 2.2 and 2.3 that are in the API of no later release.
+KERAS_FILES = frozenset(
+    f"keras.{below}"
+    for below in """applications.mobilenetv2 backend.common backend.load_backend backend.tensorflow_backend
+    callbacks.callbacks callbacks.tensorboard_v1 callbacks.tensorboard_v2 engine engine.base_layer engine.input_layer
+    engine.network engine.saving engine.sequential engine.topology engine.training layers.advanced_activations
+    layers.convolutional layers.convolutional_recurrent layers.core layers.cudnn_recurrent layers.embeddings
+    layers.local layers.merge layers.noise layers.normalization layers.pooling layers.recurrent layers.wrappers
+    objectives utils.conv_utils utils.data_utils utils.generic_utils utils.io_utils utils.layer_utils utils.np_utils
+    utils.vis_utils
+    """.split()
+)
+# Where the API of Keras 2 has the names of those that have no parent there.
+KERAS_HOMES = {"engine": ("layers", "models"), "objectives": ("losses",)}
+# Modules that are gone.
+MODULES: dict[str, Gone] = {
+    "keras.utils.np_utils": Gone(("keras.utils",), "keras has removed it."),
+    "pkg_resources": Gone(
+        ("staging_tf1.legacy.shim.package_resources",),
+        "Releases of setuptools before 82 have it: pip install 'setuptools<82'.",
+    ),
+}

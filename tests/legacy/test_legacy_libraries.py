@@ -1,0 +1,269 @@
+"""Removed names of Pillow, pandas, Keras and setuptools under `staging-tf1 run`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from legacy_support import PROMISES, Run, last_json
+
+from staging_tf1.errors import RemovedNameError
+from staging_tf1.legacy.shim import library_functions, library_names, old_names, package_resources
+from staging_tf1.legacy.shim.origin import Origin
+
+OURS = "staging_tf1.legacy.shim.library_functions:"
+ENTRIES = [
+    (owner, name, home)
+    for table in (library_names.NAMES, library_names.METHODS, library_names.CHANGED)
+    for owner, names in table.items()
+    for name, home in names.items()
+]
+HOMES = sorted({home for _, _, home in ENTRIES if home[0] != "!"})
+
+
+@pytest.mark.parametrize("library", ["pillow", "pandas"])
+def test_the_names_do_what_they_did(library: str, legacy_run: Run) -> None:
+    pytest.importorskip({"pillow": "PIL"}.get(library, library))
+    fonts = Path(pytest.importorskip("matplotlib").get_data_path(), "fonts", "ttf")
+    ran = legacy_run(PROMISES / "old_libraries.py", library, fonts / "DejaVuSans.ttf")
+    # The output under TensorFlow 1.15.5 with Pillow 6.2.2 and pandas 0.25.3.
+    assert ran.stdout == (PROMISES / f"old_libraries_{library}.txt").read_text(), ran.stderr[-2000:]
+    logged = re.findall(r"^(\S+) was removed; using .* instead\.$", ran.stderr, re.MULTILINE)
+    assert logged and len(logged) == len(set(logged))
+    if library == "pandas":
+        assert ran.stderr.count("Series.str.replace() without regex= takes a regular expression, as in pandas 1.") == 1
+
+
+def test_keras_is_keras_two(legacy_run: Run) -> None:
+    pytest.importorskip("tf_keras")
+    ran = legacy_run(PROMISES / "old_keras.py")
+    # The output of Keras 2.2.4 on TensorFlow 1.15.5.
+    assert last_json(ran) == {
+        "losses": pytest.approx([1.3624, 1.4957, 1.226], abs=2e-4),
+        "of another Keras": [False, False, 2],
+        "one object": [True] * 9,
+        "padded": [[0, 1, 2], [0, 0, 3]],
+        "pictures": [22.74, -76.93, 45.87],
+        "training": pytest.approx([1.3624, 1.4958, 1.2216, 1.1329, 1.2065, 0.9406], abs=2e-4),
+    }
+    assert ran.stderr.count("keras is Keras 2 (tf_keras) for the program, as tf.keras is.") == 1
+
+
+def test_a_program_that_chose_keras_three_has_it(legacy_run: Run, tmp_path: Path) -> None:
+    if pytest.importorskip("keras").__version__ < "3":
+        pytest.skip("Keras 3 is not installed")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os\nos.environ['TF_USE_LEGACY_KERAS'] = '0'\n"
+        "import keras, keras.preprocessing.image as image\n"
+        "print(keras.__version__[0], hasattr(keras, 'ops'))\nimage.ImageDataGenerator()\n"
+    )
+    ran = legacy_run(program)
+    assert ran.stdout == "3 True\n", ran.stderr[-2000:]
+    assert ran.stderr.splitlines()[-1] == (
+        "staging_tf1.errors.RemovedNameError: keras.preprocessing.image.ImageDataGenerator was removed. It is part of "
+        "Keras 2. Install Keras 2 as well: pip install tf_keras."
+    )
+
+
+def test_libraries_see_the_installed_releases(legacy_run: Run, tmp_path: Path) -> None:
+    for name in ("pandas", "PIL", "keras"):
+        pytest.importorskip(name)
+    library = tmp_path / "site-packages" / "a_library.py"
+    library.parent.mkdir()
+    library.write_text(
+        "import keras, pandas as pd\nfrom PIL import Image, ImageFont\n"
+        "def sees():\n"
+        "    frame, words = pd.DataFrame({'append': [1]}), pd.Series(['abc'])\n"
+        "    return [\n"
+        "        hasattr(pd, 'np'), hasattr(frame, 'iteritems'), hasattr(Image, 'ANTIALIAS'), keras.__version__[0],\n"
+        "        hasattr(ImageFont.FreeTypeFont, 'getsize'), list(frame.append),\n"
+        "        words.str.replace('a.', '-').tolist()]\n"
+    )
+    program = tmp_path / "program.py"
+    program.write_text(
+        f"import sys; sys.path.insert(0, {str(library.parent)!r})\n"
+        "import a_library, keras\nprint(a_library.sees(), keras.__version__[0])\n"
+    )
+    version = importlib.import_module("keras").__version__[0]
+    ran = legacy_run(program)
+    expected = [False, False, False, version, False, [1], ["abc"]]
+    assert ran.stdout == f"{expected} 2\n", ran.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("pd.Panel({})", "pandas.Panel was removed. Use a DataFrame with a MultiIndex, or the package xarray."),
+        ("pd.rolling_mean([1], 2)", "pandas.rolling_mean was removed. Use x.rolling(window).mean()."),
+        (
+            "pd.DataFrame({'a': [1]}).ix[0]",
+            "pandas.DataFrame.ix was removed. Use x.loc[...] for labels, x.iloc[...] for positions.",
+        ),
+        (
+            "pd.Series([1]).ix[0] = 3",
+            "pandas.Series.ix was removed. Use x.loc[...] for labels, x.iloc[...] for positions.",
+        ),
+        ("pd.Series([1]).mad()", "pandas.Series.mad was removed. Use (x - x.mean()).abs().mean()."),
+        (
+            "import pkg_resources; pkg_resources.WorkingSet()",
+            "pkg_resources.WorkingSet was removed. Releases of setuptools before 82 have it: pip install "
+            "'setuptools<82'.",
+        ),
+    ],
+)
+def test_what_does_not_come_back_says_what_to_do(code: str, message: str, legacy_run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    program = tmp_path / "program.py"
+    program.write_text(f"import pandas as pd\n{code}\n")
+    ran = legacy_run(program)
+    if "pkg_resources" in code and importlib.util.find_spec("pkg_resources") is not None:
+        assert ran.returncode == 0
+        return
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1] == f"staging_tf1.errors.RemovedNameError: {message}"
+
+
+def test_old_names_can_be_switched_off(staging_run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    program = tmp_path / "program.py"
+    program.write_text("import pandas as pd\nprint(hasattr(pd, 'np'), hasattr(pd.DataFrame, 'append'))\n")
+    assert staging_run("--no-old-names", program).stdout == "False False\n"
+
+
+# ---- the tables, without the libraries
+
+
+def test_every_entry_has_a_home_or_advice() -> None:
+    assert len(ENTRIES) > 60
+    for owner, name, home in ENTRIES:
+        if home.startswith("!"):
+            assert re.fullmatch(r"![A-Z].*\.\S*|![A-Z].*\.", home), (owner, name, home)
+        elif home.startswith(OURS):
+            assert callable(old_names.value_at(home)), (owner, name)
+        assert re.fullmatch(r"[\w.]+", name) and not name.startswith("_")
+
+
+@pytest.mark.parametrize("home", [home for home in HOMES if not home.startswith(OURS)])
+def test_every_home_exists(home: str) -> None:
+    pytest.importorskip(home.partition(".")[0].partition(":")[0])
+    old_names.value_at(home)
+
+
+@pytest.mark.parametrize("name", sorted(library_names.MODULES))
+def test_every_home_of_a_module_exists(name: str) -> None:
+    for home in library_names.MODULES[name].homes:
+        pytest.importorskip(home)
+
+
+class Toy:
+    """A class of a library, in which one method is new, one has changed and one is gone."""
+
+    def there(self) -> str:
+        return "there"
+
+    def changed(self) -> str:
+        return "new"
+
+
+def changed(genuine: Any, self: Toy, *, old: bool = True) -> str:
+    """Return what the changed method of `Toy` did."""
+    return f"{genuine(self)}, {'old' if old else 'as it is'}"
+
+
+def gone(self: Toy, number: int) -> int:
+    """Return what the removed method of `Toy` did."""
+    return number + 1
+
+
+@pytest.mark.parametrize("sees", [True, False])
+def test_attributes_of_classes(sees: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    owner = f"{__name__}:Toy"
+    toy = type("Toy", (), dict(vars(Toy)))
+    monkeypatch.setitem(globals(), "Toy", toy)
+    origin = Origin()
+    origin.admit([], [], sees)
+    monkeypatch.setattr(library_names, "CHANGED", {f"{__name__}:Changes": {}})
+    homes = {"there": "builtins:len", "gone": f"{__name__}:gone", "lost": "!Use there()."}
+    old_names._offer_attributes(owner, homes, origin)
+    monkeypatch.setattr(library_names, "CHANGED", {owner: {}})
+    for _ in range(2):  # the second time changes nothing
+        old_names._offer_attributes(owner, {"changed": f"{__name__}:changed", "missing": "builtins:len"}, origin)
+    value = toy()
+    assert value.there() == "there" and not hasattr(value, "missing")
+    if not sees:
+        assert value.changed() == "new"
+        assert not hasattr(value, "gone") and not hasattr(toy, "lost")
+        with pytest.raises(AttributeError, match=r"^'Toy' object has no attribute 'gone'$"):
+            value.gone(1)
+        return
+    with caplog.at_level(logging.WARNING, "staging_tf1"):
+        assert [value.gone(1), toy.gone(value, 2), value.gone(number=3)] == [2, 3, 4]
+    assert caplog.messages == [f"{__name__}.Toy.gone was removed; using {__name__}.gone instead."]
+    assert value.changed() == "new, old" and toy.changed(value, old=False) == "new, as it is"
+    for use in (lambda: value.lost(), lambda: value.lost[0], lambda: value.lost.name):
+        with pytest.raises(RemovedNameError, match=rf"^{__name__}\.Toy\.lost was removed\. Use there\(\)\.$"):
+            use()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "regex"),
+    [
+        ((".", "-"), {}, False),
+        (("a.", "-"), {}, True),
+        (("a.", "-"), {"regex": False}, False),
+        ((".", "-"), {"regex": True}, True),
+        ((".", "-"), {"flags": re.I}, True),
+        ((".", "-"), {"case": False}, True),
+        ((".", str.upper), {}, True),
+        ((re.compile("."), "-", 1), {}, True),
+        (("", "-"), {}, False),
+    ],
+)
+def test_when_a_pattern_is_a_regular_expression(arguments: Any, options: dict[str, Any], regex: bool) -> None:
+    def genuine(*given: Any, **named: Any) -> Any:
+        return given, named
+
+    given, named = library_functions.replace(genuine, "series", *arguments, **options)
+    assert given == ("series", *arguments[:2])
+    assert named["regex"] is regex and named["n"] == (arguments[2] if len(arguments) > 2 else -1)
+
+
+def test_files_and_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "a_package_with_files"
+    (package / "data").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "data" / "words.txt").write_bytes(b"one\r\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    name = package.name
+    try:
+        assert package_resources.resource_filename(name, "data/words.txt") == str(package / "data" / "words.txt")
+        assert package_resources.resource_string(name, "data/words.txt") == b"one\r\n"
+        with package_resources.resource_stream(name, "data/words.txt") as file:
+            assert file.read(3) == b"one"
+        assert package_resources.resource_exists(name, "data") and not package_resources.resource_exists(name, "no")
+        assert package_resources.resource_isdir(name, "data")
+        assert not package_resources.resource_isdir(name, "__init__.py")
+        assert package_resources.resource_listdir(name, "data") == ["words.txt"]
+        package_resources.declare_namespace(name)
+        assert list(sys.modules[name].__path__) == [str(package)]
+    finally:
+        sys.modules.pop(name, None)
+    found = package_resources.get_distribution("numpy>=1")
+    assert found.version == importlib.import_module("numpy").__version__ and found.key == "numpy"
+    assert os.path.isdir(os.path.join(found.location, "numpy"))
+    assert [str(each) for each in package_resources.require("numpy")] == [f"numpy {found.version}"]
+    assert package_resources.parse_version("1.15.5") > package_resources.parse_version("1.4")
+    assert "pytest" in {point.name for point in package_resources.iter_entry_points("console_scripts")}
+    assert [point.name for point in package_resources.iter_entry_points("console_scripts", "pytest")] == ["pytest"]
+    with pytest.raises(package_resources.DistributionNotFound, match="'no-such-package' distribution was not found"):
+        package_resources.get_distribution("no-such-package")
+    with pytest.raises(package_resources.VersionConflict, match=r"^numpy \S+ is installed but numpy<1 is required$"):
+        package_resources.require("numpy<1")
