@@ -148,6 +148,7 @@ def lend() -> tuple[Finder, Origin]:
         after_load: dict[str, AfterLoad] = {
             "tensorflow": lambda module: _two_faces(module, origin, Settings()),
             **{name: lambda module: old_names.offer(module, origin) for name in old_names.OFFERED},
+            "tensorflow.compat.v1.nn.rnn_cell": keras_two.serve_cells,
             **_ESTIMATOR_HOOKS,
         }
         around = {"tensorflow_estimator.*": standins.lent}

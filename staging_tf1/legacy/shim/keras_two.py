@@ -25,7 +25,10 @@ _log = logging.getLogger("staging_tf1")
 
 # TensorFlow reads it when it is first imported.
 _VARIABLE = "TF_USE_LEGACY_KERAS"
+_YES = ("1", "true", "True")
 _COPY = "tensorflow.python.keras"
+# Where the API of Keras 2 has tf.nn.rnn_cell.
+_CELLS = ["__internal__", "legacy", "rnn_cell"]
 # Parts of the package that are not its API.
 _INTERNAL = ("api", "protobuf", "src")
 
@@ -95,7 +98,7 @@ def counterpart(fullname: str) -> str | None:
         below = KERAS_TWO[fullname]
     elif f"{fullname}.".startswith(f"{_COPY}."):
         below = fullname.removeprefix(_COPY).removeprefix(".")
-    elif _is_of_package(fullname) and os.environ.get(_VARIABLE, "1") in ("1", "true", "True"):
+    elif _is_of_package(fullname) and os.environ.get(_VARIABLE, "1") in _YES:
         below = fullname.removeprefix("keras").removeprefix(".")
     else:
         return None
@@ -131,8 +134,20 @@ def find(fullname: str, name: str) -> Any:
         return getattr(importlib.import_module(home), name)
     except (ImportError, AttributeError):
         # Keras has moved it to another file, but not in its API: tf.keras.layers has what was in all files of layers/.
-        below = getattr(_public(home), fullname.removeprefix(_COPY + ".").partition(".")[0], None)
-        return getattr(below, name, views.UNCHANGED)
+        is_cell = fullname.startswith("tensorflow.python.ops.")
+        path = _CELLS if is_cell else fullname.removeprefix(_COPY + ".").split(".")[:1]
+        return getattr(_below(_public(home), path), name, views.UNCHANGED)
+
+
+def serve_cells(module: ModuleType) -> None:
+    """Put the cells of Keras 2 in the place of a loaded ``tensorflow.compat.v1.nn.rnn_cell``, for the whole process.
+
+    `tf.nn.rnn_cell` has them, too, until this module is imported: it has those of TensorFlow's own copy of Keras.
+    """
+    home = counterpart("tensorflow.python.ops.rnn_cell")
+    cells = None if home is None or os.environ.get(_VARIABLE, "1") not in _YES else _below(_public(home), _CELLS)
+    if cells is not None:
+        sys.modules[module.__name__] = cells
 
 
 def _find_public(fullname: str, home: str, name: str) -> Any:
