@@ -13,7 +13,7 @@ from staging_tf1.legacy.source_files import counted
 
 _PROG = "staging-tf1 check"
 _EPILOG = """
-exit code: 0 no mistakes, 1 mistakes found, 2 a file or the configuration could not be read.
+exit code: 0 no findings, 1 findings, 2 a file or the configuration could not be read.
 A comment `# noqa: STG101` suppresses a rule on its line. Configuration: [tool.staging-tf1.check] in pyproject.toml,
 with select, ignore and exclude. Each rule has a page in docs/rules/.
 

@@ -171,6 +171,8 @@ def instead_of(full: str) -> str | None:
     home = old_names.MODULES.get(module, {}).get(name)
     if home is not None and home.startswith("!"):
         return home[1:]
+    if home is not None and home.startswith("staging_tf1.legacy"):
+        return "It has no public replacement."
     if home is not None:
         return f"Use {_shown(home)}."
     while module.startswith(_PRIVATE):

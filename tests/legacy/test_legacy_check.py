@@ -135,6 +135,33 @@ def test_formats(bad: Path, capsys: Capture) -> None:
     )
 
 
+def test_names_that_run_restores_are_no_mistakes(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "old.py"
+    path.write_text(
+        "from tensorflow.python.ops import array_ops, control_flow_ops\n"
+        "from tensorflow.python.framework.ops import RegisterShape\n"
+        "from tensorflow.python.framework import common_shapes\n"
+        "rows = array_ops.unstack(control_flow_ops.cond(x, f, g))\n"
+        "common_shapes.call_cpp_shape_fn(x)\n"
+    )
+    restored = " is restored by staging-tf1 run, and gone in plain Python. "
+    register = f"tensorflow.python.framework.ops.RegisterShape{restored}It has no public replacement."
+    assert check.main([str(path)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        f"{path}:2:1: STG120 {register}",
+        f"{path}:4:8: STG120 tensorflow.python.ops.array_ops.unstack{restored}Use tf.unstack.",
+        f"{path}:5:1: STG120 tensorflow.python.framework.common_shapes.call_cpp_shape_fn was removed from TensorFlow "
+        "2. TensorFlow infers shapes by itself.",
+        "found 1 mistake and 2 names that only staging-tf1 run restores in 1 file",
+    ]
+    check.main([str(path), "--format", "github"])
+    levels = [line.partition(" ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert levels == ["::warning", "::warning", "::error"]
+    check.main([str(path), "--format", "sarif"])
+    results = json.loads(capsys.readouterr().out)["runs"][0]["results"]
+    assert [result["level"] for result in results] == ["warning", "warning", "error"]
+
+
 def test_select_ignore_and_configuration(bad: Path, capsys: Capture) -> None:
     assert check.main([str(bad), "--ignore", "STG104,STG117"]) == 0
     assert capsys.readouterr().out == ""

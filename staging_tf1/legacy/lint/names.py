@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from staging_tf1.legacy.lint.module import Module, Use, method, receiver
-from staging_tf1.legacy.lint.rule import Mistakes, Rule
+from staging_tf1.legacy.lint.rule import RESTORED, Mistakes, Rule
 from staging_tf1.legacy.moved_names import CONTRIB, instead_of, is_restored, short, what_is_missing
 
 _NEVER_WAS = "tensorflow.staging"
@@ -54,8 +54,8 @@ def private_names(module: Module) -> Mistakes:
         # The import of a module that is gone stands for all uses of its names.
         repeated = isinstance(node, ast.Attribute) and instead_of(full.rpartition(".")[0]) is not None
         if instead is not None and not repeated:
-            restored = " staging-tf1 run restores it for the program as it is." if is_restored(full) else ""
-            yield node, f"{full} was removed from TensorFlow 2. {instead}{restored}"
+            how = RESTORED if is_restored(full) else " was removed from TensorFlow 2. "
+            yield node, f"{full}{how}{instead}"
 
 
 def keras_two(module: Module) -> Mistakes:

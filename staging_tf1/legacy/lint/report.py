@@ -24,7 +24,11 @@ def _text(findings: Sequence[Finding]) -> str:
     lines = [f"{shown_place(f.path, f.cell, f.line)}:{f.column}: {f.code} {f.message}" for f in findings]
     if findings:
         files = len({finding.path for finding in findings})
-        lines.append(f"found {counted(len(findings), 'mistake')} in {counted(files, 'file')}")
+        restored = sum(not finding.is_mistake for finding in findings)
+        found = counted(len(findings) - restored, "mistake")
+        if restored:
+            found += f" and {counted(restored, 'name')} that only staging-tf1 run restores"
+        lines.append(f"found {found} in {counted(files, 'file')}")
     return "\n".join(lines)
 
 
@@ -43,7 +47,8 @@ def _annotation(finding: Finding) -> str:
     line, column = finding.line, finding.column
     if finding.cell is not None:  # GitHub counts the lines of the JSON
         message, line, column = f"cell {finding.cell}:{line}:{column}: {message}", 1, 1
-    return f"::error file={path},line={line},col={column},title={finding.code}::{message}"
+    level = "error" if finding.is_mistake else "warning"
+    return f"::{level} file={path},line={line},col={column},title={finding.code}::{message}"
 
 
 def _sarif(findings: Sequence[Finding]) -> str:
@@ -71,7 +76,7 @@ def _result(finding: Finding, index: int) -> dict[str, Any]:
     return {
         "ruleId": finding.code,
         "ruleIndex": index,
-        "level": "error",
+        "level": "error" if finding.is_mistake else "warning",
         "message": {"text": message},
         "locations": [{"physicalLocation": location}],
     }
