@@ -10,8 +10,8 @@ import io
 import re
 import tokenize
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 __all__ = ["Notebook", "NotebookError", "as_python", "with_sources"]
@@ -36,6 +36,7 @@ class Notebook:
 
     numbers: tuple[int, ...]  # of the cells in the text, counted from 1 over all cells, as ruff does
     lines: tuple[str, ...]  # the lines of IPython
+    counts: tuple[int | None, ...] = ()  # when each cell of the text last ran, as the kernel counts
 
     def place(self, text: str, line: int) -> tuple[int, int]:
         """Return the cell of a line, and its line in the cell."""
@@ -52,6 +53,15 @@ class Notebook:
             else:
                 cells[-1].append(line)
         return {number: "\n".join(lines) for number, lines in zip(self.numbers, cells, strict=True)}
+
+    def in_run_order(self, text: str) -> tuple[str, Notebook]:
+        """Return the text with the cells as they last ran. A cell that did not run stays below the one above it."""
+        cells, last = self.cells(text), 0
+        when: dict[int, int] = {}
+        for number, count in zip(self.numbers, self.counts or (None,) * len(self.numbers), strict=True):
+            when[number] = last = count or last
+        order = sorted(self.numbers, key=lambda number: when[number])
+        return _joined(cells[number] for number in order), replace(self, numbers=tuple(order), counts=())
 
     def sources(self, text: str) -> dict[int, str]:
         """Return the source of each cell, by its number, with the lines of IPython."""
@@ -72,12 +82,18 @@ def as_python(content: str) -> tuple[str, Notebook]:
       NotebookError: it is no notebook, or not one of Python, or nbformat is not installed.
     """
     originals: list[str] = []
-    cells = {
-        number: "\n".join(_without_ipython(cell.source.split("\n"), originals))
+    kept = {
+        number: cell
         for number, cell in enumerate(_parsed(content).cells, start=1)
         if cell.cell_type == "code" and _is_python(cell.source)
     }
-    return f"\n{_NEXT_CELL}\n".join(cells.values()), Notebook(tuple(cells) or (1,), tuple(originals))
+    text = _joined("\n".join(_without_ipython(cell.source.split("\n"), originals)) for cell in kept.values())
+    counts = tuple(cell.get("execution_count") for cell in kept.values())
+    return text, Notebook(tuple(kept) or (1,), tuple(originals), counts)
+
+
+def _joined(cells: Iterable[str]) -> str:
+    return f"\n{_NEXT_CELL}\n".join(cells)
 
 
 def _is_python(source: str) -> bool:

@@ -113,6 +113,36 @@ def test_cells_are_one_program(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "b.ipynb:cell 2:2:" in capsys.readouterr().out
 
 
+OPENING = "import tensorflow as tf\nsess = tf.Session()"
+STARTING = "threads = tf.train.start_queue_runners(sess)"
+INITIALIZING = "sess.run(tf.global_variables_initializer())"
+TOO_EARLY = "STG110 threads start while variables are uninitialized: the initializer runs at line 1 of cell {}"
+
+
+@pytest.mark.parametrize(
+    ("cells", "counts", "found"),
+    [
+        ([OPENING, STARTING, INITIALIZING], [None, None, None], "cell 2:1:11: " + TOO_EARLY.format(3)),
+        ([OPENING, STARTING, INITIALIZING], [1, 2, 3], "cell 2:1:11: " + TOO_EARLY.format(3)),
+        ([OPENING, STARTING, INITIALIZING], [1, 2, None], "cell 2:1:11: " + TOO_EARLY.format(3)),
+        ([OPENING, STARTING, INITIALIZING], [1, 3, 2], None),
+        # The initializer ran again.
+        ([OPENING, INITIALIZING, STARTING], [1, 4, 3], None),
+        ([OPENING, INITIALIZING, STARTING], [1, 2, 3], None),
+        ([OPENING, STARTING, "x = 1", INITIALIZING], [1, 4, None, 2], None),
+        ([f"{OPENING}\n{STARTING}\n{INITIALIZING}", "x = 1"], [2, 1], "cell 1:3:11: STG110"),
+    ],
+)
+def test_cells_run_in_the_order_that_they_show(
+    cells: list[str], counts: list[int | None], found: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = [new_code_cell(cell, execution_count=count) for cell, count in zip(cells, counts, strict=True)]
+    path = write(tmp_path / "a.ipynb", *made)
+    assert check.main([str(path)]) == int(found is not None)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:-1] == [] if found is None else len(lines) == 2 and lines[0].startswith(f"{path}:{found}")
+
+
 def test_a_folder_holds_notebooks_too(notebook: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (notebook.parent / ".ipynb_checkpoints").mkdir()
     write(notebook.parent / ".ipynb_checkpoints" / "train-checkpoint.ipynb", *CELLS)

@@ -55,7 +55,14 @@ def check(source: SourceFile, configuration: Configuration) -> list[Finding]:
     if not any(word in source.text for word in _OURS):
         return []
     try:
-        return _findings(source, tree, configuration)
+        findings = _findings(source, tree, configuration)
+        if source.notebook is None or not findings:
+            return findings
+        # A cell may run before one above it. What holds in one order only is not certain.
+        text, notebook = source.notebook.in_run_order(source.text)
+        as_run = replace(source, text=text, notebook=notebook)
+        certain = set(_findings(as_run, _parsed(as_run), configuration))
+        return [finding for finding in findings if finding in certain]
     except RecursionError as error:
         raise UnreadableError(f"{source.path}: is too deeply nested to be checked") from error
 
