@@ -48,7 +48,7 @@ def test_keras_is_keras_two(legacy_run: Run) -> None:
     assert last_json(ran) == {
         "losses": pytest.approx([1.3624, 1.4957, 1.226], abs=2e-4),
         "of another Keras": [False, False, 2],
-        "one object": [True] * 9,
+        "one object": [True] * 10,
         "padded": [[0, 1, 2], [0, 0, 3]],
         "pictures": [22.74, -76.93, 45.87],
         "training": pytest.approx([1.3624, 1.4958, 1.2216, 1.1329, 1.2065, 0.9406], abs=2e-4),
@@ -129,6 +129,19 @@ def test_what_does_not_come_back_says_what_to_do(code: str, message: str, legacy
         return
     assert ran.returncode == 1
     assert ran.stderr.splitlines()[-1] == f"staging_tf1.errors.RemovedNameError: {message}"
+
+
+def test_a_program_finds_its_files(legacy_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("one two")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import pkg_resources\nfrom pkg_resources import parse_version\n"
+        "print(pkg_resources.resource_string(__name__, 'words.txt'))\n"
+        "path = pkg_resources.resource_filename('__main__', 'words.txt')\n"
+        "print(path == __file__.replace('program.py', 'words.txt'))\n"
+        "print(parse_version(pkg_resources.get_distribution('numpy').version) > parse_version('1.18'))\n"
+    )
+    assert legacy_run(program).stdout == "b'one two'\nTrue\nTrue\n"
 
 
 def test_old_names_can_be_switched_off(staging_run: Run, tmp_path: Path) -> None:

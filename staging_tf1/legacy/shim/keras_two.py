@@ -175,9 +175,9 @@ def _places(fullname: str, home: str) -> Iterator[Any]:
     api, path = _public(home), fullname.split(".")[1:]
     paths = [path, *([name] for name in KERAS_HOMES.get(path[0], path[:1]))] if path else [path]
     yield from (place for each in paths if (place := _below(api, each)) is not None)
-    if path:
+    for place in (home, ".".join(home.split(".")[:3])) if path else ():
         with contextlib.suppress(ImportError):
-            yield importlib.import_module(home)
+            yield importlib.import_module(place)
 
 
 def _public(home: str) -> ModuleType:

@@ -36,6 +36,7 @@ report = {
         issubclass(Dense, Layer),
         K.get_session() is sess,
         K.tf.placeholder is tf.placeholder,
+        callable(K.tensorflow_backend._to_tensor),
     ],
     "of another Keras": [hasattr(keras, "ops"), hasattr(K, "no_such_name"), int(keras.__version__[0])],
     "padded": sequence.pad_sequences([[1, 2], [3]], 3).tolist(),
