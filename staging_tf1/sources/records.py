@@ -6,7 +6,7 @@ import abc
 import copy
 import dataclasses
 import functools
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,7 +36,8 @@ _NOT_OF_RECORDS = frozenset(
 _Source = TypeVar("_Source", bound="RecordSource")  # typing.Self came with Python 3.11
 
 
-class RecordOrigin(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class RecordOrigin:
     """Where a record comes from.
 
     Attributes:
@@ -52,7 +53,7 @@ class RecordOrigin(NamedTuple):
 
     def within(self, part: int) -> RecordOrigin:
         """Return the origin in a combination whose source number `part` has this one."""
-        return self._replace(part=(part, *self.part))
+        return dataclasses.replace(self, part=(part, *self.part))
 
 
 class RecordSource(Composable):

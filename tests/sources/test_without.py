@@ -400,12 +400,12 @@ def test_it_works_in_threads_and_processes() -> None:
 def test_origins_go_through_all_combinations() -> None:
     first, second = numbered(6).skip(2), numbered(4)
     nested = concatenate([second, concatenate([first, second]).select([5, 0])])
-    found = [[tuple(origin)[:2] for origin in origins] for origins in nested.record_origins(1)]
+    found = [[(origin.part, origin.record) for origin in origins] for origins in nested.record_origins(1)]
     assert nested.record_ids(1).tolist() == [4, 5]
     assert found == [[((1, 1), 1)], [((1, 0), 2)]]
     zipped = zip_records({"a": second, "b": first.with_options(seed=3)})
     (origins, *_) = zipped.record_origins(0)
-    assert [tuple(origin) for origin in origins] == [
+    assert [(origin.part, origin.record, origin.name) for origin in origins] == [
         ((0,), 0, "ArraySource: record 0"),
         ((1,), 2, "ArraySource: record 2"),
     ]
