@@ -68,7 +68,8 @@ def test_pipelines() -> None:
     staging.staged(pairs(), name="valid", lockstep=True)
     staging.staged(tf.random.uniform([4]), name="noise")
     assert words(GraphView()._repr_html_()) == [
-        *("ArraySource", "batches of 8", "2 feed threads", "train", "area of 3, default device"),
+        *("ArraySource", "batches of 8", "2 feed threads", "several batches a run"),
+        *("train", "area of 3, default device"),
         *("your step", "float32 [?, 3] + 1 more"),
         *("ArraySource", "batches of 8", "lockstep", "the step itself reads", "valid", "area of 2, default device"),
         *("your step", "float32 [?, 3] + 1 more"),
