@@ -11,16 +11,7 @@ from staging_tf1._tf import profiled
 from staging_tf1.feed.block_size import BlockSize
 from staging_tf1.feed.pipeline import MapOps, Pipeline, Producer
 from staging_tf1.feed.preparing import Prepared, Preparing
-from staging_tf1.feed.readers import (
-    BlockReader,
-    IndexReader,
-    ReadBatch,
-    Reader,
-    RotationReader,
-    StreamReader,
-    draw,
-    read_batch,
-)
+from staging_tf1.feed.readers import IndexReader, ReadBatch, Reader, RotationReader, StreamReader, draw, read_batch
 from staging_tf1.feed.sequencer import Rotation
 from staging_tf1.feed.source_errors import SkipCounter, errors_only
 from staging_tf1.feed.supply import Supply
@@ -276,11 +267,10 @@ class BatchReaders:
     def _for_thread(self, producer: Producer, start: int, preparing: Preparing) -> BatchReader:
         if producer.supply is not None:
             return SuppliedReader(producer, producer.supply, preparing)
-        source = producer.source
-        if not producer.plan.one_by_one and isinstance(source, RecordSource):
-            size = BlockSize(producer.plan.capacity, source.bytes_per_batch)
-            return BatchReader(producer, BlockReader(source, size, start, producer.plan.limit), start, preparing, size)
-        return BatchReader(producer, self._reader_of_tower(producer, start, preparing), start, preparing)
+        source, plan, size = producer.source, producer.plan, None
+        if isinstance(source, Source) and not plan.one_by_one:
+            size = BlockSize(plan.capacity, source.bytes_per_batch)
+        return BatchReader(producer, self._reader_of_tower(producer, start, preparing, size), start, preparing, size)
 
     def for_steps(self) -> list[BatchReader]:
         """Make a reader for each producer. Of a shared input, each tower reads whatever comes next."""
@@ -289,18 +279,20 @@ class BatchReaders:
             for producer, start, preparing in self._starts
         ]
 
-    def _reader_of_tower(self, producer: Producer, start: int, preparing: Preparing) -> Reader | None:
-        reader = self._reader(producer, start)
+    def _reader_of_tower(
+        self, producer: Producer, start: int, preparing: Preparing, size: BlockSize | None
+    ) -> Reader | None:
+        reader = self._reader(producer, start, size)
         if reader is None or not producer.plan.in_rotation:
             return reader
         return RotationReader(reader, self.rotation, producer.tower, start, preparing, producer.plan.skip_rule)
 
-    def _reader(self, producer: Producer, start: int) -> Reader | None:
+    def _reader(self, producer: Producer, start: int, size: BlockSize | None = None) -> Reader | None:
         if producer.source is None:
             return None
         if isinstance(producer.source, Source):
             plan = producer.plan
-            return IndexReader(producer.source, plan.skip_rule, start, plan.limit, plan.skip)
+            return IndexReader(producer.source, plan.skip_rule, start, plan.limit, plan.skip, size)
         return self._stream(producer, producer.source, self.rotation.first if producer.plan.in_rotation else start)
 
     def _stream(self, producer: Producer, source: StreamSource, start: int) -> StreamReader:

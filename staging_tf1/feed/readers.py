@@ -14,7 +14,7 @@ from staging_tf1.feed.block_size import BlockSize
 from staging_tf1.feed.remote import RemoteSource
 from staging_tf1.feed.sequencer import Rotation, Stopped
 from staging_tf1.feed.source_errors import SkipRule, naming_batch
-from staging_tf1.sources import RecordSource, Source, StreamSource
+from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.aligned import aligned_copy
 from staging_tf1.sources.blocks import full_batches, read_block
 from staging_tf1.sources.spans import NO_SPANS, Spans, end_of, next_kept
@@ -67,12 +67,19 @@ class IndexReader:
       start: the first batch to read.
       limit: how many batches there are, if the source has more.
       skip: batches that are not read, besides those without a record.
+      size: how many batches to read at once, of a source that has blocks; None is one.
     """
 
     def __init__(
-        self, source: Source, rule: SkipRule, start: int = 0, limit: int | None = None, skip: Spans = NO_SPANS
+        self,
+        source: Source,
+        rule: SkipRule,
+        start: int = 0,
+        limit: int | None = None,
+        skip: Spans = NO_SPANS,
+        size: BlockSize | None = None,
     ) -> None:
-        self._source, self._rule, self._skip = source, rule, skip
+        self._source, self._rule, self._skip, self._size = source, rule, skip, size
         self._end = end_of(source, limit)
         self._next = start
         self._left_out = 0
@@ -84,38 +91,20 @@ class IndexReader:
             if index is None:
                 return None
             self._left_out += index - self._next
-            left_out, self._next = self._left_out, index + 1
+            left_out, batches = self._left_out, self._block_from(index)
+            self._next = index + batches
             draw(self._source, index)
-        return read_batch(self._source, self._rule, index, left_out)
-
-
-class BlockReader:
-    """Reads a random-access source: threads take numbers, each of several batches at once.
-
-    Args:
-      source: has blocks.
-      size: how many batches to read at once.
-      start: the number of the first batch.
-      limit: the number after the last batch; None is all.
-    """
-
-    def __init__(self, source: RecordSource, size: BlockSize, start: int, limit: int | None) -> None:
-        self._source, self._size = source, size
-        self._next = start
-        self._end = end_of(source, limit)
-        self._lock = threading.Lock()
-
-    def take(self, skip: Skip = _raise) -> ReadBatch | None:
-        with self._lock:
-            index, most = self._next, self._size.batches
-            if self._end is not None:
-                most = min(most, self._end - index)
-                if most <= 0:
-                    return None
-            batches = full_batches(self._source, index, most)
-            self._next += batches
+        if batches == 1:
+            return read_batch(self._source, self._rule, index, left_out)
         with naming_batch(index):
-            return ReadBatch(index, read_block(self._source, index, batches), batches=batches)
+            return ReadBatch(index, read_block(self._source, index, batches), left_out=left_out, batches=batches)
+
+    def _block_from(self, index: int) -> int:
+        """Return how many batches from `index` on are read at once."""
+        if self._size is None:
+            return 1
+        most = self._size.batches if self._end is None else min(self._size.batches, self._end - index)
+        return full_batches(self._source, index, most)
 
 
 def draw(source: Source, index: int) -> None:

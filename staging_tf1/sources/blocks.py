@@ -14,14 +14,16 @@ def has_blocks(source: Any) -> bool:
     if not isinstance(source, RecordSource):
         return False
     batches = source._batching
-    return source._copies_rows and batches.options.transform is None and batches.layout is None
+    plain = batches.options.transform is None and batches.layout is None and not batches.left_out
+    return source._copies_rows and plain
 
 
-def full_batches(source: RecordSource, index: int, most: int) -> int:
+def full_batches(source: Any, index: int, most: int) -> int:
     """Return how many batches from `index` on, up to `most`, are a block: full and of one epoch; or 1, of any size."""
-    return source._batching.schedule.full_from(index, most)
+    count: int = source._batching.schedule.full_from(index, most)
+    return count
 
 
-def read_block(source: RecordSource, index: int, batches: int) -> Any:
+def read_block(source: Any, index: int, batches: int) -> Any:
     """Return the rows of a block of batches from `index` on, one batch after the other. The source must have blocks."""
     return source._gathered(source._batching.numbers_in(index, batches))

@@ -194,6 +194,8 @@ NOT: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
     "towers": (plain, dict(devices=["/cpu:0"] * 2), "there are several towers"),
     "lockstep": (plain, dict(lockstep=True), "the steps put them"),
     "bad batches": (plain, dict(ignored_exception_types=(ValueError,)), "bad batches are skipped"),
+    "records left out": (lambda: plain().without([3, 17]), {}, "some are left out"),
+    "batches left out": (plain, dict(skip=[2]), "some are left out"),
     "map_fn": (plain, dict(map_fn=lambda batch: batch + 1), "map_fn makes them"),
 }
 
