@@ -251,4 +251,5 @@ def test_a_round_takes_milliseconds_however_many_workers_ask(workers: int) -> No
         dealing.round(entries)
         rounds.append(time.thread_time() - began)
     assert len(dealing.held) == 4 * workers
-    assert min(rounds[1:]) < 0.01
+    # If it grew with the square of the workers, a thousand would take more than a tenth of a second.
+    assert min(rounds[1:]) < 0.05

@@ -20,8 +20,6 @@ from staging_tf1 import sources
 from staging_tf1.feed import block_size
 from staging_tf1.spec import ArraySpec
 
-# Blocks from the second batch on: the runs are short.
-block_size._FIRST_BATCHES = 1
 # With two towers, one has a batch more than the other.
 COUNT = 23
 BOTH = ["/cpu:0", "/cpu:0"]
@@ -206,6 +204,8 @@ def consumed(folder: Path) -> int:
 
 def main(folder: Path, source: str, feed: str, count: int) -> None:
     tf.disable_v2_behavior()
+    # Blocks from the second batch on: the runs are short.
+    block_size._FIRST_BATCHES = 1
     model = build(folder, source, feed, count)
     with session(folder / "model") as sess:
         for _ in steps(sess, model):
