@@ -13,12 +13,17 @@ from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.dependencies import ancestors, can_end, cut_before
 from staging_tf1.graph.probes import is_misfit, store_of
 
+# The types of ops that leave all elements in a queue.
+_ONLY_ADDS_OR_LOOKS = ("QueueEnqueue", "QueueSize", "QueueIsClosed")
+
 
 class Dequeue(NamedTuple):
     """A dequeue: the feed queue that ends it, and how many elements that queue must hold for it not to fail."""
 
     queue: str
     least: int
+    # How many it may take.
+    most: int
 
 
 @dataclass(frozen=True)
@@ -36,9 +41,24 @@ class Filler:
 def needs_of(dequeues: Iterable[Dequeue]) -> Counter[str]:
     """Return how many elements each queue must hold for none of the dequeues to fail."""
     needs: Counter[str] = Counter()
-    for queue, least in dequeues:
-        needs[queue] += least
+    for dequeue in dequeues:
+        needs[dequeue.queue] += dequeue.least
     return needs
+
+
+def takes_of(dequeues: Iterable[Dequeue]) -> Counter[str]:
+    """Return how many elements of each queue the dequeues may take."""
+    takes: Counter[str] = Counter()
+    for dequeue in dequeues:
+        takes[dequeue.queue] += dequeue.most
+    return takes
+
+
+def takers(graph: Any, queues: Iterable[str]) -> frozenset[str]:
+    """Return the names of the ops that may take from these queues, or close them: also functions that get them."""
+    tensors = [tensor for queue in queues for tensor in graph.get_operation_by_name(queue).outputs]
+    users = [op for tensor in tensors for op in tensor.consumers()]
+    return frozenset(op.name for op in users if not op.type.startswith(_ONLY_ADDS_OR_LOOKS))
 
 
 @dataclass(frozen=True)
@@ -85,15 +105,17 @@ def _filler(put: Any, queues: Mapping[str, str]) -> Filler | None:
     ending = [op for op in ancestors([put]) if can_end(op)]
     if not ending or not all(op.type.startswith("QueueDequeue") and op.inputs[0].op.name in queues for op in ending):
         return None
-    dequeues = {op.name: Dequeue(queues[op.inputs[0].op.name], _least(op, queues)) for op in ending}
+    dequeues = {op.name: Dequeue(queues[op.inputs[0].op.name], *_least_and_most(op, queues)) for op in ending}
     return Filler(put.name, dequeues, tuple(cut_before(put, list(put.inputs))))
 
 
-def _least(dequeue: Any, queues: Mapping[str, str]) -> int:
+def _least_and_most(dequeue: Any, queues: Mapping[str, str]) -> tuple[int, int]:
     queue = dequeue.inputs[0].op.name
     if queues[queue] != queue:
-        return 0
-    if "Many" not in dequeue.type:  # QueueDequeueUpTo takes what is left
-        return 1
+        return 0, sys.maxsize
+    if len(dequeue.inputs) == 1:
+        return 1, 1
     wanted = tf.get_static_value(dequeue.inputs[1])
-    return sys.maxsize if wanted is None else int(wanted)
+    most = sys.maxsize if wanted is None else int(wanted)
+    # QueueDequeueUpTo takes what is left.
+    return (most if "Many" in dequeue.type else 1), most

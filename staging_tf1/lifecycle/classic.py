@@ -25,7 +25,7 @@ from staging_tf1.feed.pipeline_run import runs_in
 from staging_tf1.feed.sink_run import SinkRun
 from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.areas import StagingArea
-from staging_tf1.graph.classic import ClassicArea, Dequeue, Filler, classic_areas, needs_of
+from staging_tf1.graph.classic import ClassicArea, Dequeue, Filler, classic_areas, needs_of, takers, takes_of
 from staging_tf1.graph.dependencies import ops_of_run
 from staging_tf1.graph.sink import queue_key
 from staging_tf1.lifecycle.timed import TimedRuns
@@ -53,8 +53,54 @@ class _AreaUse(NamedTuple):
     sizes: Callable[[], Sequence[Any]]
     # How many elements they need for no put to meet the end.
     needs: Sequence[int]
+    # How many elements the run may take from each; None if that is unknown.
+    takes: Sequence[int] | None
     # The areas that the run takes from but does not put into.
     drained: Sequence[ClassicArea]
+
+    @property
+    def may_take(self) -> bool:
+        """Whether the run may take from the queues."""
+        return bool(self.groups) or self.takes is None
+
+
+class _Margin:
+    """How many more runs of one use cannot meet the end, by the sizes of the queues when they were last read.
+
+    Reading them costs a run, which waits while a put copies into a queue. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._use: _AreaUse | None = None
+        self._runs = 0
+        # How many runs that may take have begun, but not ended.
+        self._under_way = 0
+        self._lock = threading.Lock()
+
+    def begin(self, use: _AreaUse) -> bool:
+        """Begin a run. Return whether the queues hold enough for it."""
+        with self._lock:
+            self._under_way += 1
+            if self._use is use and self._runs > 0:
+                self._runs -= 1
+                return True
+            self._use, self._runs = use, 0
+            # Under the lock, so that no other run begins and takes meanwhile.
+            spare = [int(size) - need for size, need in zip(use.sizes(), use.needs, strict=True)]
+            if use.takes is not None and self._under_way == 1:
+                self._runs = max(0, min(left // max(1, take) for left, take in zip(spare, use.takes, strict=True)))
+            return min(spare) >= 0
+
+    def begin_other(self, run: Run) -> None:
+        """Begin a run that may take any number."""
+        with self._lock:
+            self._under_way += 1
+            self._use, self._runs = None, 0
+
+    def end(self, run: Run, error: BaseException | None = None) -> None:
+        """End a run."""
+        with self._lock:
+            self._under_way -= 1
 
 
 class ClassicLoops(Handler):
@@ -79,6 +125,11 @@ class ClassicLoops(Handler):
         # The names of the puts of the runs under way.
         self._putting: Counter[str] = Counter()
         self._lock = threading.Lock()
+        fillers = [filler for classic in self._areas for filler in classic.fillers]
+        self._taken_from = {dequeue.queue for filler in fillers for dequeue in filler.dequeues.values()}
+        # A chained feed thread takes unseen.
+        self._takes_unseen = any(producer.chained for pipeline in pipelines for producer in pipeline.producers)
+        self._margin = _Margin()
 
     def stage(self, look: Look) -> Stage | None:
         """See base class."""
@@ -86,12 +137,19 @@ class ClassicLoops(Handler):
         drained = [
             classic for classic in self._areas if classic.gets & look.ops.keys() and not classic.puts & look.ops.keys()
         ]
+        taking = takers(look.graph, self._taken_from) & look.ops.keys()
         if not (puts or drained):
-            return None
+            # It has no ops if they are unknown.
+            may_take = taking or not look.ops
+            margin = self._margin
+            return Stage(margin.begin_other, margin.end, margin.end) if self._areas and may_take else None
         groups = self._groups(look)
-        needs = needs_of(dequeue for group in groups for dequeue in group.dequeues.values())
+        dequeues = {name: dequeue for group in groups for name, dequeue in group.dequeues.items()}
+        needs, most = needs_of(dequeues.values()), takes_of(dequeues.values())
         sizes = self._reader([self._queues[queue].sink.size for queue in needs]) if needs else tuple
-        use = _AreaUse(puts, groups, sizes, tuple(needs.values()), drained)
+        is_all = taking <= dequeues.keys() and not self._takes_unseen
+        takes = tuple(most[queue] for queue in needs) if is_all else None
+        use = _AreaUse(puts, groups, sizes, tuple(needs.values()), takes, drained)
         ended = partial(self._ended_run, use)
         return Stage(partial(self._before, use), ended, ended)
 
@@ -101,17 +159,34 @@ class ClassicLoops(Handler):
         Raises:
           tf.errors.OutOfRangeError: the run's put would meet the end of the data, or its get would wait forever.
         """
-        if use.groups and not self._cannot_end(use):
-            run.add((), self._taken_first(use))
-        else:
-            for classic in use.drained:
-                self._refuse_if_over(classic)
+        try:
+            if not self._cannot_end(use, run):
+                run.add((), self._taken_first(use))
+            else:
+                for classic in use.drained:
+                    self._refuse_if_over(classic)
+        except BaseException:
+            self._end(use, run)
+            raise
         with self._lock:
             self._putting.update(use.puts)
 
+    def _cannot_end(self, use: _AreaUse, run: Run) -> bool:
+        """Begin a run. Return whether the queues hold enough for all its puts, and no values for them are held here."""
+        if use.groups and not any(map(self._held.get, [group.puts for group in use.groups])):
+            return self._margin.begin(use)
+        if use.may_take:
+            self._margin.begin_other(run)
+        return not use.groups
+
     def _ended_run(self, use: _AreaUse, run: Run, error: BaseException | None = None) -> None:
+        self._end(use, run)
         with self._lock:
             self._putting.subtract(use.puts)
+
+    def _end(self, use: _AreaUse, run: Run) -> None:
+        if use.may_take:
+            self._margin.end(run)
 
     def close(self) -> None:
         """See base class. Warns, once, of areas that still hold elements after the end of the data."""
@@ -126,12 +201,6 @@ class ClassicLoops(Handler):
                     f"staged() does this itself.",
                     LeftoverWarning,
                 )
-
-    def _cannot_end(self, use: _AreaUse) -> bool:
-        """Whether the queues hold enough for all puts of the run, and no values for these puts are held here."""
-        if any(map(self._held.get, [group.puts for group in use.groups])):
-            return False
-        return all(int(size) >= need for size, need in zip(use.sizes(), use.needs, strict=True))
 
     def _taken_first(self, use: _AreaUse) -> dict[Any, Any]:
         """Take the values that the puts of the run need. At the end of the data it takes nothing and raises."""

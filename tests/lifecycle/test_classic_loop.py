@@ -14,6 +14,7 @@ from stalls import LIMIT_SECS, SECS, Reports, stall, watched_session
 
 import staging_tf1 as staging
 from staging_tf1.errors import LeftoverWarning
+from staging_tf1.lifecycle.classic import ClassicLoops
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 
@@ -91,6 +92,84 @@ def test_every_record_is_seen(graph: Any, how: str, queue: str) -> None:
     # The failed step took nothing: the drain gets the last batch, and then the end.
     assert len(drained) == 1
     assert sorted(np.concatenate(steps + drained)) == list(range(COUNT))
+
+
+def plainly(queue: Any) -> Any:
+    return queue.dequeue_many(BATCH)
+
+
+def one_by_one(queue: Any) -> Any:
+    return tf.stack([queue.dequeue() for _ in range(3)])
+
+
+def what_is_there(queue: Any) -> Any:
+    return queue.dequeue_up_to(2 * BATCH)
+
+
+def in_a_loop(queue: Any) -> Any:
+    return tf.while_loop(lambda i, got: i < 3, lambda i, got: (i + 1, queue.dequeue()), [0, tf.constant(0, tf.int64)])[
+        1
+    ]
+
+
+def in_a_function(queue: Any) -> Any:
+    return tf.function(lambda: queue.dequeue_many(BATCH))()
+
+
+TAKERS: dict[str, Callable[[Any], Any]] = {
+    each.__name__: each for each in (plainly, one_by_one, what_is_there, in_a_loop, in_a_function)
+}
+
+
+@pytest.mark.parametrize("at", [0, 3, 7])
+@pytest.mark.parametrize("how", SESSIONS)
+@pytest.mark.parametrize("taker", TAKERS)
+def test_a_loop_notices_what_others_take_from_its_queue(graph: Any, taker: str, how: str, at: int) -> None:
+    runner = staging.CustomRunner(batches, queue="fifo", batch_size=BATCH, capacity=COUNT)
+    x = runner.get_inputs()
+    area = staging.StagingArea.from_tensors(x, capacity=2)
+    put, got, size = area.put(x), area.get()[0], runner.queue.size()
+    taken = TAKERS[taker](runner.queue)
+    with SESSIONS[how]() as run:
+        while run(size) < COUNT:
+            pass
+        run(put)
+        before = [run([got, put])[0] for _ in range(at)]
+        run(taken)
+        steps = [found[0] for found in to_the_end(run, [got, put])]
+        drained = to_the_end(run, got)
+    # Nothing is lost from the area when the step meets the end.
+    assert len(drained) == 1
+    records = np.concatenate(before + steps + drained).tolist()
+    gap = next((i for i in range(1, len(records)) if records[i] != records[i - 1] + 1), len(records))
+    assert records[:gap] == list(range(gap)) and gap == BATCH * (at + 1)
+    assert records[gap:] == list(range(records[gap] if gap < len(records) else COUNT, COUNT))
+
+
+def test_the_loop_reads_the_size_of_its_queue_once_for_many_steps(graph: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = []
+    make = ClassicLoops._reader
+
+    def counted(self: ClassicLoops, tensors: Any) -> Any:
+        read = make(self, tensors)
+        return lambda: reads.append(1) or read()
+
+    monkeypatch.setattr(ClassicLoops, "_reader", counted)
+    runner = staging.CustomRunner(batches, queue="fifo", batch_size=BATCH, capacity=COUNT)
+    x = runner.get_inputs()
+    area = staging.StagingArea.from_tensors(x, capacity=2)
+    put, got, size = area.put(x), area.get()[0], runner.queue.size()
+    with staging.StagingSession() as sess:
+        while sess.run(size) < COUNT:
+            pass
+        sess.run(put)
+        reads.clear()
+        for _ in range(9):
+            sess.run([got, put])
+        assert len(reads) == 1
+        with pytest.raises(tf.errors.OutOfRangeError):
+            sess.run([got, put])
+        assert sess.run(got).tolist() == list(range(90, 100))
 
 
 @pytest.mark.parametrize("how", SESSIONS)
