@@ -269,7 +269,7 @@ class BatchReaders:
             return SuppliedReader(producer, producer.supply, preparing)
         source, plan, size = producer.source, producer.plan, None
         if isinstance(source, Source) and not plan.one_by_one:
-            size = BlockSize(plan.capacity, source.bytes_per_batch)
+            size = BlockSize(plan.batches_of_room, source.bytes_per_batch)
         return BatchReader(producer, self._reader_of_tower(producer, start, preparing, size), start, preparing, size)
 
     def for_steps(self) -> list[BatchReader]:

@@ -125,9 +125,10 @@ class Plan:
     @cached_property
     def one_by_one(self) -> str:
         """Why each batch is put by a run of its own; "" if one run may put several."""
-        entry = self.inputs[0]
+        entry, queue = self.inputs[0], self.queue
         reasons = {
-            "a queue holds them": self.queue is not None,
+            "a queue holds whole batches": queue is not None and queue.whole_batches,
+            "feeder and taker alternate": queue is not None and queue.reproducible,
             "the steps put them": self.lockstep,
             "there are several towers": len(self.inputs) > 1,
             "the workers of a cluster share them": self.cluster is not None,
@@ -139,6 +140,14 @@ class Plan:
             "they hold strings": any(leaf.dtype == object for leaf in flatten(entry.spec or ())),
         }
         return next((reason for reason, holds in reasons.items() if holds), "")
+
+    @property
+    def batches_of_room(self) -> int:
+        """How many batches can wait, besides the records that a shuffle queue keeps back."""
+        source = self.inputs[0].source
+        if self.queue is None or self.queue.whole_batches or not isinstance(source, Source):
+            return self.capacity
+        return (self.capacity - self.queue.min_after_dequeue) // source.batch_size
 
     @property
     def counts_passed(self) -> bool:

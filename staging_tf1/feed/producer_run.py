@@ -196,8 +196,9 @@ class ProducerRun:
         arrays, records = batch.prepared
         stamp = self._batches.stamp_of(batch)
         if batch.batches > 1:
-            count = self.sink.put_block(*arrays)
-            state.count([array[:count] for array in arrays], count * records // batch.batches, batches=count)
+            count = self.sink.put_block(*arrays, batches=batch.batches)
+            put = [array[: len(array) * count // batch.batches] for array in arrays]
+            state.count(put, records * count // batch.batches, batches=count)
             if count < batch.batches:
                 raise Stopped
             return

@@ -93,8 +93,8 @@ class SinkRun:
         if self._stamps is not None:
             self._stamps.append(stamp)
 
-    def put_block(self, *arrays: Any) -> int:
-        """Put several batches, whose number is the first dimension of the arrays. Wait for room for each.
+    def put_block(self, *arrays: Any, batches: int) -> int:
+        """Put several batches. Wait for room for each. An area gets arrays with one more dimension, their number.
 
         Returns how many were put: not all if the sink was cancelled.
 
@@ -102,8 +102,11 @@ class SinkRun:
           Stopped: the sink was cancelled before.
           ForkedError: the source forked, and this is the child.
         """
-        batches = np.array([len(arrays[0])], np.int32)
-        ((added,),) = self._run(self._block or self._make_block(), [*arrays, batches])
+        if self.sink.put.block is None:
+            self.put(*arrays)
+            return batches
+        fed = [*arrays, np.array([batches], np.int32)]
+        ((added,),) = self._run(self._block or self._make_block(), fed)
         return int(added)
 
     def _run(self, put: Callable[..., Any], feeds: Sequence[Any]) -> Any:

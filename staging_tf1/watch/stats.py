@@ -60,7 +60,7 @@ class PipelineStats:
       positions: in a cluster, how many batches the steps of each worker have consumed, over all runs; with towers,
         those of each tower, worker by worker. One number for all workers with share="dynamic". Empty elsewhere, and
         without a position.
-      one_by_one: why a run puts one batch; "" if fast steps make it put several, as with arrays.
+      one_by_one: why a run puts one batch; "" if fast steps make it put several, as with arrays or a queue of records.
     """
 
     name: str

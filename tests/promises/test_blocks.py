@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import cycle, product
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from slow import examples, some_of
 
 import staging_tf1 as staging
 from staging_tf1 import sources
+from staging_tf1.errors import SpecError
 from staging_tf1.feed import block_size
 from staging_tf1.feed.block_size import BlockSize
 from staging_tf1.feed.pipeline import pipelines_of
@@ -94,8 +96,8 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     put: list[int] = []
     put_block = SinkRun.put_block
 
-    def noted(self: SinkRun, *batches: Any) -> int:
-        count = put_block(self, *batches)
+    def noted(self: SinkRun, *arrays: Any, batches: int) -> int:
+        count = put_block(self, *arrays, batches=batches)
         put.append(count)
         return count
 
@@ -213,6 +215,88 @@ def test_other_inputs_are_put_one_by_one(blocks: list[int], why: str) -> None:
     assert not blocks
 
 
+QUEUED: dict[str, Callable[[], Any]] = {
+    "rows": plain,
+    "across epochs": lambda: plain(across_epochs=True),
+    "without a rest": lambda: plain(drop_remainder=True),
+}
+RUNNERS: dict[str, dict[str, Any]] = {
+    "in order": dict(queue="fifo", batch_size=3),
+    "in order, threads": dict(queue="fifo", batch_size=3, num_threads=3),
+    "in order, room for one": dict(queue="fifo", batch_size=3, capacity=4),
+    "shuffled": dict(queue="shuffle", batch_size=3),
+    "shuffled, threads": dict(queue="shuffle", batch_size=3, num_threads=3, capacity=12, min_after_dequeue=5),
+}
+
+
+def records_of(batches: Any) -> list[Any]:
+    """Return the records of batches, as tuples."""
+    leaves = [tf.nest.flatten(batch) for batch in batches]
+    rows = [row for leaf in leaves for row in zip(*leaf, strict=True)]
+    return [tuple(np.asarray(value).astype(np.str_).tolist() for value in row) for row in rows]
+
+
+def dequeued(runner: Any) -> list[Any]:
+    """Return all batches that steps get of a queue."""
+    got: list[Any] = []
+    batch = runner.get_inputs()
+    with staging.StagingSession() as sess, suppress(tf.errors.OutOfRangeError):
+        step = sess.make_callable(batch)
+        while True:
+            got.append(step())
+    return got
+
+
+@pytest.mark.parametrize(("kind", "how"), some_of(list(product(QUEUED, RUNNERS))))
+def test_a_queue_gets_the_records_of_several_batches(blocks: list[int], kind: str, how: str) -> None:
+    source, options = QUEUED[kind](), RUNNERS[how]
+    with tf.Graph().as_default():
+        got = dequeued(staging.CustomRunner(source, **options))
+    assert blocks, "no block was put"
+    wanted = records_of(source.batch(number) for number in range(source.num_batches))
+    arrange = list if options["queue"] == "fifo" else sorted
+    assert arrange(records_of(got)) == arrange(wanted)
+
+
+@pytest.mark.parametrize("bad", [0, 1, 3])
+def test_components_of_different_lengths_are_refused_by_a_queue_of_records(blocks: list[int], bad: int) -> None:
+    def unlike(batch: Any) -> Any:
+        return {"a": batch, "b": batch[: 3 if bad * 4 in batch else None]}
+
+    source = plain(transform=unlike, shuffle=False, epochs=1)
+    message = f"'custom_runner': batch {bad} has components of 4, 3 rows. A queue of records takes one row of each"
+    with tf.Graph().as_default(), pytest.raises(SpecError, match=message):
+        dequeued(staging.CustomRunner(source, queue="fifo", batch_size=2))
+
+
+NOT_QUEUED: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
+    "whole batches": (plain, dict(queue="fifo"), "a queue holds whole batches"),
+    "seeded": (plain, dict(queue="shuffle", batch_size=3, seed=1), "feeder and taker alternate"),
+    "a transform": (
+        lambda: plain(transform=lambda batch: batch + 1),
+        dict(queue="fifo", batch_size=2),
+        "they are not just rows of arrays",
+    ),
+    "bad batches": (
+        plain,
+        dict(queue="fifo", batch_size=2, ignored_exception_types=(ValueError,)),
+        "bad batches are skipped",
+    ),
+}
+
+
+@pytest.mark.parametrize("why", NOT_QUEUED)
+def test_other_queues_get_one_batch_at_a_time(blocks: list[int], why: str) -> None:
+    make, options, reason = NOT_QUEUED[why]
+    with tf.Graph().as_default():
+        batch = staging.CustomRunner(make(), **options).get_inputs()
+        with staging.StagingSession() as sess:
+            for _ in range(4):
+                sess.run(batch)
+            assert {stats.one_by_one for stats in sess.stats()} == {reason}
+    assert not blocks
+
+
 @pytest.mark.parametrize("first", [1, 6, 17])
 def test_a_run_resumes_in_the_middle_of_a_block(tmp_path: Path, blocks: list[int], first: int) -> None:
     whole = resumed_steps(None, arrays()(tmp_path), None)
@@ -255,7 +339,7 @@ def test_a_cancel_ends_a_block_after_what_it_has_put(room: int) -> None:
         sess.run(sink.reset)
         run, canceller = SinkRun(sink, sess, 1), Canceller(sess, [sink])
         put: list[Any] = []
-        thread = threading.Thread(target=lambda: put.append(run.put_block(np.arange(16).reshape(8, 2))))
+        thread = threading.Thread(target=lambda: put.append(run.put_block(np.arange(16).reshape(8, 2), batches=8)))
         thread.start()
         # It waits for the room of one more.
         while sess.run(sink.size) < room:
@@ -265,7 +349,7 @@ def test_a_cancel_ends_a_block_after_what_it_has_put(room: int) -> None:
         assert put == [room]
         assert [sess.run(taken).tolist() for _ in range(room)] == np.arange(2 * room).reshape(-1, 2).tolist()
         with pytest.raises(Stopped):
-            run.put_block(np.zeros((1, 2), np.int64))
+            run.put_block(np.zeros((1, 2), np.int64), batches=1)
         assert run.puts() == (1, 1)
 
 
