@@ -333,11 +333,12 @@ def names(caller: str, argument: str, value: Any, expected: str) -> list[str]:
     return strings
 
 
-def path(caller: str, argument: str, value: Any, *, schemes: Collection[str] = ()) -> str:
+def path(caller: str, argument: str, value: Any, *, schemes: Collection[str] | None = ()) -> str:
     """Check a path and return it as a string.
 
     Rejects integers, which `open` takes for file descriptors, and bytes, which messages cannot show. Rejects a scheme,
-    too: `open` would take it for a folder "s3:". `schemes` are those of TensorFlow, for a path that only it opens.
+    too: `open` would take it for a folder "s3:". `schemes` are those of TensorFlow, for a path that only it opens; None
+    takes any, for a URL that fsspec opens.
     """
     expected = "a path: a string or an os.PathLike"
     name = os.fspath(instance(caller, argument, value, (str, os.PathLike), expected))
@@ -354,16 +355,16 @@ def path(caller: str, argument: str, value: Any, *, schemes: Collection[str] = (
     return name
 
 
-def _check_scheme(caller: str, argument: str, name: str, scheme: str, schemes: Collection[str]) -> None:
-    if not schemes:
+def _check_scheme(caller: str, argument: str, name: str, scheme: str, schemes: Collection[str] | None) -> None:
+    if schemes is not None and not schemes:
         cure = "Copy the files here, or mount the storage as a folder"
         refuse(caller, argument, name, f"a path of this machine, without '{scheme}'. {cure}", ValueError)
-    known = sorted(f"{each}:" for each in schemes if each)
-    if scheme not in known:
+    known = sorted(f"{each}:" for each in schemes or () if each)
+    if schemes is not None and scheme not in known:
         cure = f"Import the package that adds '{scheme}' to TensorFlow first, or mount the storage as a folder"
         expected = f"a path without a scheme, or with one that this TensorFlow opens ({', '.join(known)}). {cure}"
         refuse(caller, argument, name, expected, ValueError)
-    if not name.startswith(f"{scheme}//"):  # TensorFlow would write to a folder "gs:"
+    if not name.startswith(f"{scheme}//"):  # TensorFlow and fsspec would write to a folder "gs:"
         expected = f"two slashes after '{scheme}'. Pass a string, because pathlib removes one"
         refuse(caller, argument, name, expected, ValueError)
 

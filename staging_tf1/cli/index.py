@@ -14,6 +14,7 @@ from staging_tf1.sources.files.arrayrecord_write import ARRAY_RECORD_SUFFIXES, w
 from staging_tf1.sources.files.example_proto import feature_text
 from staging_tf1.sources.files.record_paths import matching_files
 from staging_tf1.sources.files.record_write import load_npz
+from staging_tf1.sources.files.remote import RemoteFile
 from staging_tf1.sources.files.tfrecord_index import open_index
 from staging_tf1.sources.files.tfrecord_read import RecordFiles
 from staging_tf1.sources.files.tfrecord_write import write_tfrecords
@@ -94,10 +95,10 @@ def _write(options: argparse.Namespace) -> int:
     return 0
 
 
-def _look_at(path: str, options: argparse.Namespace) -> int:
+def _look_at(path: str | RemoteFile, options: argparse.Namespace) -> int:
     try:
         index, files = _array_record(path) if is_array_record(path) else _index(path, options)
-        corrupt = _corrupt_records(path, files) if options.check else []
+        corrupt = _corrupt_records(str(path), files) if options.check else []
     except (StagingError, ImportError, OSError, ValueError) as error:
         _complain(error)
         return 1
@@ -113,11 +114,11 @@ def _complain(error: Exception) -> None:
     complain(_PROG, str(error).replace("skip_corrupt=True", "--skip-corrupt"))
 
 
-def _array_record(path: str) -> tuple[str, SerializedFiles]:
+def _array_record(path: str | RemoteFile) -> tuple[str, SerializedFiles]:
     return ", an ArrayRecord file with its own index", ArrayRecordFiles([path], _PROG)
 
 
-def _index(path: str, options: argparse.Namespace) -> tuple[str, SerializedFiles]:
+def _index(path: str | RemoteFile, options: argparse.Namespace) -> tuple[str, SerializedFiles]:
     index = open_index(path, skip_corrupt=options.skip_corrupt, force=options.force, delay_secs=0)
     lost = f", {index.lost_bytes} bytes lost after them" if index.lost_bytes else ""
     return f"{lost}, index {index.location or 'not written'}", RecordFiles([index])

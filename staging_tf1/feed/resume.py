@@ -396,6 +396,7 @@ def differences(saved: Fingerprint, present: Fingerprint) -> list[str]:
     """Say for each entry that differs what it was and what it is."""
     return [
         (changed_files(saved.get(key), present.get(key)) if key == "file_list" else None)
+        or ("files of the store were replaced (their sizes or ETags differ)" if key == "file_versions" else None)
         or (f"share was {saved.get(key, STATIC)!r}, is {present.get(key, STATIC)!r}" if key == SHARE else None)
         or f"{key} was {_shown(saved, key, 'not saved')}, is {_shown(present, key, 'absent')}"
         for key in sorted({*saved, *present})

@@ -171,6 +171,10 @@ class RecordSource(Composable):
         """Return the files that the source reads, in order. Empty if it does not know."""
         return []
 
+    def _file_versions(self) -> str:
+        """Return a text that differs if remote files are replaced. Empty if none is read."""
+        return ""
+
     def _recipe(self) -> str:
         """Describe the records, for fingerprints of sources that are made of this one."""
         own = {key: value for key, value in self.fingerprint().items() if key not in _NOT_OF_RECORDS}
@@ -422,6 +426,7 @@ class RecordSource(Composable):
         """Return what `Source.fingerprint` describes. `seed` is -1 if nothing is random.
 
         `file_list` is a hash of the names of the files, without folders, and their numbers of records, in order.
+        `file_versions` is one of the sizes and versions (ETags) of those that are remote.
         """
         chosen = self._batching.chosen
         fingerprint = {"source": self._owner, **self._batching.fingerprint()}
@@ -429,6 +434,8 @@ class RecordSource(Composable):
             fingerprint["records"] = chosen.text(f"{self._owner}({chosen.own})")
         if self._file_list:
             fingerprint["file_list"] = self._file_list
+        if versions := self._file_versions():
+            fingerprint["file_versions"] = versions
         return fingerprint
 
     @functools.cached_property

@@ -29,7 +29,7 @@ _LAYOUT_KEYS = {"batch_size", "drop_remainder", "across_epochs", "shard_index", 
 LEFT_OUT = ("skip", "without")
 
 # Entries that the fingerprints of earlier releases lack.
-_SINCE_LATER = ("file_list",)
+_SINCE_LATER = ("file_list", "file_versions")
 
 # More shards than any cluster has processes.
 _MOST_SHARDS = 1 << 16
@@ -92,6 +92,7 @@ def carried_over(
 
 def completed(saved: Mapping[str, int | str], present: Mapping[str, int | str]) -> dict[str, int | str]:
     """Return the saved fingerprint with the present value of what earlier releases did not save."""
+    saved = {key: value for key, value in saved.items() if key in present or key != "file_versions"}
     return {**{key: present[key] for key in _SINCE_LATER if key in present}, **saved}
 
 

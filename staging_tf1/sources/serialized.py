@@ -15,6 +15,7 @@ from staging_tf1.errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources.aligned import aligned_copy, aligned_empty
 from staging_tf1.sources.batches import Options
 from staging_tf1.sources.files.file_list import ReadFile
+from staging_tf1.sources.files.remote import RemoteFile, versions_of
 from staging_tf1.sources.order import Piece, count_of, numbers_of
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.stacking import stack_records
@@ -39,6 +40,10 @@ class SerializedFiles(Protocol):
     @property
     def counts(self) -> list[int]:
         """Records in each file."""
+
+    @property
+    def remote(self) -> list[RemoteFile]:
+        """Those that are read from a store, in order."""
 
     def first_length(self) -> int:
         """Return the number of bytes in the first readable record."""
@@ -147,6 +152,9 @@ class SerializedSource(RecordSource):
 
     def _read_files(self) -> list[ReadFile]:
         return list(zip(self._files.paths, self._files.counts, strict=True))
+
+    def _file_versions(self) -> str:
+        return versions_of(self._files.remote)
 
     def record_spec(self, batch_dim: int | None) -> Any:
         """Return the spec of serialized or parsed records. See `RecordSource.record_spec`."""

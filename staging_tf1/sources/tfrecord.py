@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from staging_tf1.arguments import choice, flag, only_known
 from staging_tf1.sources.batches import Options
+from staging_tf1.sources.files.local_copies import checked
 from staging_tf1.sources.files.record_paths import matching_files
 from staging_tf1.sources.files.tfrecord_index import open_index
 from staging_tf1.sources.files.tfrecord_read import RecordFiles
@@ -32,7 +33,8 @@ class TFRecordSource(SerializedSource):
       with `as_uint8`: a uint8 matrix [batch, bytes] of records that have the same length.
 
     Args:
-      files: a path or glob, or several. Files are read in this order, and those of a glob in order of their names. A
+      files: a path, URL or glob, or several. URLs, such as "s3://bucket/train-*", need fsspec and the driver of the
+        store (docs/sources.md). Files are read in this order, and those of a glob in order of their names. A
         path that is listed twice is read twice. A file that a glob matches is read once, even if it is also listed or
         matched elsewhere; a StagingWarning names it. Files are identified by their absolute paths, without resolving
         links.
@@ -45,10 +47,15 @@ class TFRecordSource(SerializedSource):
       cache_bytes: keep up to this many bytes of records in memory, parsed if `parse_fn` is given.
       verify: verify the checksum of each record. False saves 0.2 us per KB.
       access: "mmap", or "pread" for slow or unreliable storage. See `RecordFiles`.
+      local_cache: a folder for whole copies of remote files, which are made when the source is. Their records are read
+        as those of local files.
+      local_cache_bytes: the size of all copies in that folder. Those of other sources that were used longest ago are
+        removed. Files for which there is no room are read by ranges. None has no limit.
       batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform: as in `RecordSource`.
 
     Raises:
-      ImportError: a file is compressed with zstd, and the package `zstandard` is not installed.
+      ImportError: a file is compressed with zstd, and the package `zstandard` is not installed; the driver of a URL is
+        not installed.
       RecordFileError: a file does not exist, a glob matches nothing, or an index is invalid; (by `batch`) a file has
         changed.
       CorruptRecordError: a file is truncated or corrupt; (by `batch`) a record is corrupt.
@@ -75,15 +82,20 @@ class TFRecordSource(SerializedSource):
         cache_bytes: int = 0,
         verify: bool = True,
         access: Literal["mmap", "pread"] = "mmap",
+        local_cache: str | os.PathLike[str] | None = None,
+        local_cache_bytes: int | None = None,
     ) -> None:
         options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
         options = options.checked(self._owner)
         parsing = Parsing(features, parse_fn, as_uint8, skip_corrupt, cache_bytes).checked(self._owner, transform)
         verify = flag(self._owner, "verify", verify)
         choice(self._owner, "access", access, ("mmap", "pread"))
+        copies = checked(self._owner, local_cache, local_cache_bytes)
         paths = matching_files(self._owner, files)
         # A file that is listed twice shares one index.
-        indexes = {path: open_index(path, skip_corrupt=parsing.skip_corrupt) for path in dict.fromkeys(paths)}
+        indexes = {
+            path: open_index(path, skip_corrupt=parsing.skip_corrupt, copies=copies) for path in dict.fromkeys(paths)
+        }
         self._indexes = [indexes[path] for path in paths]
         super().__init__(RecordFiles(self._indexes, verify=verify, access=access), parsing, options)
 

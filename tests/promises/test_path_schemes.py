@@ -35,21 +35,17 @@ WAYS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "cached": (lambda path: sources.cached(_never, path, batch_size=1), "cached() got path="),
     "cached files": (lambda path: sources.cached(_never, "c", files=[path], batch_size=1), "cached() got files="),
     "CachedSource": (lambda path: sources.CachedSource(path, batch_size=1), "CachedSource got path="),
-    "TFRecordSource": (lambda path: sources.TFRecordSource(path, batch_size=1), "TFRecordSource got files="),
-    "TFRecordSource list": (lambda path: sources.TFRecordSource([path], batch_size=1), "TFRecordSource got files="),
-    "ArrayRecordSource": (lambda path: sources.ArrayRecordSource(path, batch_size=1), "ArrayRecordSource got files="),
-    "write_tfrecords": (lambda path: sources.write_tfrecords([b""], path), "write_tfrecords got out="),
-    "write_tfrecords shards": (
-        lambda path: sources.write_tfrecords({"x": np.ones(2)}, path, shards=2),
-        "write_tfrecords got out=",
+    "TFRecordSource": (
+        lambda path: sources.TFRecordSource("a", batch_size=1, local_cache=path),
+        "TFRecordSource got local_cache=",
     ),
-    "write_array_records": (lambda path: sources.write_array_records([b""], path), "write_array_records got out="),
+    "ArrayRecordSource": (
+        lambda path: sources.ArrayRecordSource("a", batch_size=1, local_cache=path),
+        "ArrayRecordSource got local_cache=",
+    ),
     "load_images": (data.load_images, "load_images() got path="),
 }
 COMMANDS: dict[str, tuple[str, str]] = {
-    "index": ("index PATH", "files="),
-    "index check": ("index --check PATH", "files="),
-    "index write": ("index --write PATH --from x.npz", "out="),
     "index from": ("index --write out.tfrecord --from PATH", "argument --from: got path="),
     "cache show": ("cache show PATH", "PATH="),
     "cache remove": ("cache remove PATH", "PATH="),
@@ -117,12 +113,12 @@ UNKNOWN = (
     "expected a path without a scheme, or with one that this TensorFlow opens (file:, gs:, ram:). Import the package "
     "that adds '{scheme}' to TensorFlow first, or mount the storage as a folder."
 )
-ONE_SLASH = "expected two slashes after '{scheme}'. Pass a string, because pathlib removes one."
+ONE_SLASH = "two slashes after '{scheme}'. Pass a string, because pathlib removes one."
 REFUSED: dict[str, tuple[Any, str]] = {
     **{name: (path, UNKNOWN) for name, path in PATHS.items() if name not in ("gs", "file", "glob")},
     "case": ("GS://bucket/x", UNKNOWN),
-    "pathlib gs": (Path("gs://bucket/x"), ONE_SLASH),
-    "one slash": ("ram:/x", ONE_SLASH),
+    "pathlib gs": (Path("gs://bucket/x"), f"expected {ONE_SLASH}"),
+    "one slash": ("ram:/x", f"expected {ONE_SLASH}"),
 }
 
 
@@ -163,6 +159,24 @@ def test_checkpoints_in_a_file_system_of_tensorflow_are_saved_and_restored(schem
             with staging.StagingSession(checkpoint_dir=f"{scheme}://{folder}/run") as sess:
                 steps.append(int(sess.run(step)))
     assert steps == [1, 2]
+
+
+RECORDS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "TFRecordSource": (lambda path: sources.TFRecordSource(path, batch_size=1), "TFRecordSource got files="),
+    "ArrayRecordSource": (lambda path: sources.ArrayRecordSource([path], batch_size=1), "ArrayRecordSource got files="),
+    "write_tfrecords": (lambda path: sources.write_tfrecords([b""], path), "write_tfrecords got out="),
+    "write_array_records": (lambda path: sources.write_array_records([b""], path), "write_array_records got out="),
+}
+
+
+@pytest.mark.parametrize("way", RECORDS)
+def test_the_url_of_a_record_file_has_two_slashes(way: str, folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    call, named = RECORDS[way]
+    with pytest.raises(ValueError) as caught:
+        call(Path("s3://bucket/x"))
+    assert str(caught.value) == f"{named}'s3:/bucket/x', expected {ONE_SLASH.format(scheme='s3:')}"
+    assert sorted(folder.iterdir()) == before
 
 
 @pytest.mark.parametrize("path", ["./s3:/x", "C:/x", "a/b://c", "12:/x", "a b:/x", ":/x", "s3:x"])

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 # Threads that live as long as the process and belong to no test: pytest's timer, tqdm's monitor, TensorFlow's summary
 # writer, which TensorFlow keeps for the next writer to the same folder, a thread of TensorFlow's pool that has run
-# Python, which cannot be joined, and the pool with which Grain frees memory.
+# Python, which cannot be joined, the pool with which Grain frees memory, and fsspec's loop with its pool.
 _GRAIN_POOL = ("(worker)", "(_handle_workers)", "(_handle_tasks)", "(_handle_results)")
-_LASTING = ("pytest_timeout", "TMonitor", "_EventLoggerThread", "_DummyThread", *_GRAIN_POOL)
+_FSSPEC = ("fsspecIO", "asyncio_")
+_LASTING = ("pytest_timeout", "TMonitor", "_EventLoggerThread", "_DummyThread", *_GRAIN_POOL, *_FSSPEC)
 
 
 def left_over(before: set[threading.Thread], grace_secs: float) -> list[str]:

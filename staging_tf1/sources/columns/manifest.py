@@ -21,7 +21,7 @@ from staging_tf1.arguments import INT64_MAX, shown
 from staging_tf1.errors import RecordFileError, SpecError
 from staging_tf1.sources.columns.files import ArrayFile, Component, cannot_read, open_regular
 from staging_tf1.sources.files.os_errors import cure_of
-from staging_tf1.sources.files.record_paths import matching_files
+from staging_tf1.sources.files.record_paths import local_files
 from staging_tf1.spec import is_namedtuple, is_structure
 
 MANIFEST = "manifest.json"
@@ -236,7 +236,7 @@ def files_key(owner: str, files: Any) -> dict[str, list[int]] | None:
     if files is None:
         return None
     key = {}
-    for path in matching_files(owner, files):
+    for path in local_files(owner, files):
         try:
             status = os.stat(path)
         except OSError as error:

@@ -17,8 +17,11 @@ import numpy as np
 
 from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
 from staging_tf1.sources.aligned import aligned_empty
+from staging_tf1.sources.files.local_copies import LocalCopies
 from staging_tf1.sources.files.many_files import OpenFiles, RecordNumbers
 from staging_tf1.sources.files.os_errors import change_of, cure_of
+from staging_tf1.sources.files.remote import RemoteFile
+from staging_tf1.sources.files.tfrecord_index import cache_dir
 
 __all__ = ["ArrayRecordFiles", "array_record_module", "is_array_record"]
 
@@ -39,8 +42,10 @@ def array_record_module(owner: str) -> Any:
         raise ImportError(f"{owner} needs array-record. Install it: pip install 'staging-tf1[arrayrecord]'") from error
 
 
-def is_array_record(path: str) -> bool:
+def is_array_record(path: str | RemoteFile) -> bool:
     """Whether a file starts with the signature of ArrayRecord files."""
+    if isinstance(path, RemoteFile):
+        return path.read(0, len(_SIGNATURE)) == _SIGNATURE
     try:
         with open(path, "rb") as file:
             return file.read(len(_SIGNATURE)) == _SIGNATURE
@@ -51,6 +56,8 @@ def is_array_record(path: str) -> bool:
 class ArrayRecordFiles:
     """The records of several ArrayRecord files, with consecutive numbers across files. Thread-safe.
 
+    The package reads local files only, so remote ones are copied to `copies`, or to the cache folder.
+
     Raises:
       ImportError: the package is not installed.
       RecordFileError: a file cannot be read, or is not an ArrayRecord file.
@@ -60,19 +67,23 @@ class ArrayRecordFiles:
       group_sizes: for each file, how many records were compressed together. Reading one decompresses its whole group.
     """
 
-    def __init__(self, paths: Sequence[str], owner: str) -> None:
+    def __init__(self, paths: Sequence[str | RemoteFile], owner: str, copies: LocalCopies | None = None) -> None:
         reader = array_record_module(owner).ArrayRecordReader
-        self.paths = names = list(paths)
+        files = list(paths)
+        self.paths = [str(path) for path in files]
+        self.remote = [path for path in files if isinstance(path, RemoteFile)]
         states, counts, group_sizes = [], [], []
-        for path in names:
-            file = _OpenFile(path, reader)
+        for path in files:
+            file = _OpenFile(_local_path(path, copies), str(path), reader)
             states.append(file.state)
             counts.append(file.num_records)
             group_sizes.append(file.group_size)
         self.group_sizes = group_sizes
         self._numbers = RecordNumbers(counts)
         # Files are reopened for reading, because each open file holds its index in memory.
-        self._open = OpenFiles(lambda number: _OpenFile(names[number], reader, states[number]))
+        self._open = OpenFiles(
+            lambda number: _OpenFile(_local_path(files[number], copies), str(files[number]), reader, states[number])
+        )
 
     @property
     def num_records(self) -> int:
@@ -99,7 +110,7 @@ class ArrayRecordFiles:
 
     def read(self, records: np.ndarray[Any, Any]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
         """Read records. See `SerializedFiles.read`."""
-        return self._numbers.read(records, lambda file, local: self._open[file].read(local.tolist()))
+        return self._numbers.read(records, lambda file, local: lambda: self._open[file].read(local.tolist()))
 
     def read_rows(
         self, records: np.ndarray[Any, Any], length: int
@@ -119,6 +130,19 @@ class ArrayRecordFiles:
         return rows, errors
 
 
+def _local_path(path: str | RemoteFile, copies: LocalCopies | None) -> str:
+    if isinstance(path, str):
+        return path
+    copies = copies or LocalCopies(str(cache_dir()))
+    copy = copies.copy(path)
+    if copy is None:
+        raise RecordFileError(
+            f"ArrayRecord file {path} does not fit into the folder {copies.folder!r} beside the others of this source, "
+            f"and ArrayRecord files are read from local copies. Raise local_cache_bytes={copies.limit_bytes}."
+        )
+    return copy
+
+
 class _State(NamedTuple):
     """Size and modification time, which tell whether a file has changed."""
 
@@ -132,22 +156,22 @@ class _OpenFile:
     # A class attribute, because __del__ also runs after a failed __init__.
     _descriptor = -1
 
-    def __init__(self, path: str, reader_class: Any, state: _State | None = None) -> None:
+    def __init__(self, local: str, path: str, reader_class: Any, state: _State | None = None) -> None:
         self._path = path
         try:
-            self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            self._descriptor = os.open(local, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError as error:
             cannot = "cannot" if state is None else "can no longer"
             message = f"ArrayRecord file {path} {cannot} be opened: {error.strerror}. {cure_of(error, '')}"
             raise RecordFileError(message.rstrip()) from error
         self.state = self._look()
-        if state is not None and self.state != state:
+        if state is not None and self.state != state and local == path:
             raise RecordFileError(
                 f"ArrayRecord file {path} has changed since the source was created: "
                 f"{change_of(state, os.fstat(self._descriptor))}. Create the source again."
             )
         self._check_signature()
-        self._reader = reader_class(path, _OPTIONS, file_reader_buffer_size=_BUFFER_BYTES)
+        self._reader = reader_class(local, _OPTIONS, file_reader_buffer_size=_BUFFER_BYTES)
         if not self._reader.ok():
             raise self._broken()
         self.num_records = int(self._reader.num_records())

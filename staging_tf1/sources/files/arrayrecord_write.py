@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from staging_tf1.arguments import only_known
-from staging_tf1.replacing import replacing_path
 from staging_tf1.sources.files.arrayrecord_read import array_record_module
 from staging_tf1.sources.files.record_write import Output, write_records
 
@@ -42,8 +41,8 @@ def write_array_records(
     """
     writer = array_record_module("write_array_records").ArrayRecordWriter
 
-    def write_file(name: str, records: Iterable[bytes], bar: Any) -> None:
-        with replacing_path(name) as temporary:
+    def write_file(output: Output, name: str, records: Iterable[bytes], bar: Any) -> None:
+        with output.new_file(name) as temporary:
             _write(writer, temporary, records, bar)
 
     return write_records(arrays, Output("write_array_records", out, shards, progress), write_file)

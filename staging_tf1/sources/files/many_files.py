@@ -19,7 +19,8 @@ _FILES_OPEN = 128
 _File = TypeVar("_File")
 
 Errors = dict[int, CorruptRecordError]
-ReadOne = Callable[[int, np.ndarray[Any, Any]], tuple[list[bytes], Errors]]
+# Begins to read records of one file, and returns what waits for them.
+Begin = Callable[[int, np.ndarray[Any, Any]], Callable[[], tuple[list[bytes], Errors]]]
 
 
 class RecordNumbers:
@@ -60,15 +61,17 @@ class RecordNumbers:
             rows = np.flatnonzero(files == file)
             yield file, rows, records[rows] - self._firsts[file]
 
-    def read(self, records: np.ndarray[Any, Any], read_file: ReadOne) -> tuple[list[bytes], Errors]:
+    def read(self, records: np.ndarray[Any, Any], begin: Begin) -> tuple[list[bytes], Errors]:
         """Read records, int64 [n], from any of the files: their bytes in order, and errors by row.
 
-        `read_file` does the same for the records of one file, given its number and the numbers of records in it.
+        `begin` begins the same for the records of one file, given its number and the numbers of records in it.
         """
         result = [b""] * len(records)
         errors: Errors = {}
-        for file, rows, local in self.split(records):
-            payloads, wrong = read_file(file, local)
+        # Those of remote files are under way at the same time.
+        begun = [(rows, begin(file, local)) for file, rows, local in self.split(records)]
+        for rows, finish in begun:
+            payloads, wrong = finish()
             for row, record in zip(rows.tolist(), payloads):
                 result[row] = record
             errors.update((int(rows[row]), error) for row, error in wrong.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,7 +13,9 @@ import numpy as np
 from staging_tf1 import arguments
 from staging_tf1.errors import SpecError
 from staging_tf1.progress import tqdm_bar
+from staging_tf1.replacing import replacing_path
 from staging_tf1.sources.files.example_proto import encode_example, storage_kind
+from staging_tf1.sources.files.remote import open_driver, uploaded
 from staging_tf1.sources.files.tfrecord_index import NPY_MAGIC
 from staging_tf1.spec.arrays import as_array
 
@@ -21,8 +24,8 @@ _MOST_SHARDS = 99_999
 
 __all__ = ["Output", "load_npz", "shard_names", "write_records"]
 
-# Writes one file from its name, its records, and the progress bar to update.
-WriteFile = Callable[[str, Iterable[bytes], Any], None]
+# Writes one file of the output from its name, its records, and the progress bar to update.
+WriteFile = Callable[["Output", str, Iterable[bytes], Any], None]
 
 
 class Output(NamedTuple):
@@ -40,7 +43,19 @@ class Output(NamedTuple):
         """Check and normalize the arguments."""
         shards = arguments.whole(self.owner, "shards", self.shards, 1, _MOST_SHARDS, "files to write")
         progress = arguments.flag(self.owner, "progress", self.progress)
-        return Output(self.owner, arguments.path(self.owner, "out", self.path), shards, progress)
+        path = arguments.path(self.owner, "out", self.path, schemes=None)
+        return Output(self.owner, path, shards, progress)
+
+    def check_file(self, name: str) -> None:
+        """Check that one of the files can be written, before there are records."""
+        if arguments.scheme_of(name):
+            open_driver(self.owner, "out", name)
+        else:
+            arguments.output_file(self.owner, "out", name)
+
+    def new_file(self, name: str) -> contextlib.AbstractContextManager[str]:
+        """Return a context with the path of a new local file, which becomes the file `name` on success."""
+        return uploaded(self.owner, name) if arguments.scheme_of(name) else replacing_path(name)
 
 
 def write_records(arrays: Mapping[str, Any] | Iterable[bytes], output: Output, write_file: WriteFile) -> list[str]:
@@ -53,9 +68,9 @@ def write_records(arrays: Mapping[str, Any] | Iterable[bytes], output: Output, w
         return _write_columns(_check_columns(arrays), output, write_file)
     if output.shards > 1:
         raise ValueError(f"{output.owner}: shards={output.shards} needs arrays, whose length is known in advance.")
-    name = arguments.output_file(output.owner, "out", output.path)
+    output.check_file(name := os.fspath(output.path))
     with tqdm_bar(output.progress, unit=" records") as bar:
-        write_file(name, _serialized(output.owner, arrays), bar)
+        write_file(output, name, _serialized(output.owner, arrays), bar)
     return [name]
 
 
@@ -65,11 +80,11 @@ def _write_columns(columns: Mapping[str, np.ndarray[Any, Any]], output: Output, 
         raise ValueError(f"{output.owner}: shards={shards} is more than the {total} records.")
     names = shard_names(os.fspath(output.path), shards)
     for name in names:
-        arguments.output_file(output.owner, "out", name)
+        output.check_file(name)
     with tqdm_bar(output.progress, total=total, unit=" records") as bar:
         for number, name in enumerate(names):
             rows = range(total * number // shards, total * (number + 1) // shards)
-            write_file(name, _examples(columns, rows), bar)
+            write_file(output, name, _examples(columns, rows), bar)
     return names
 
 

@@ -57,16 +57,20 @@ def plain_header(header: bytes) -> bool:
 
 
 def scan(
-    path: str | os.PathLike[str], *, skip_corrupt: bool = False, progress: Callable[[int], Any] | None = None
+    path: str | os.PathLike[str],
+    *,
+    skip_corrupt: bool = False,
+    progress: Callable[[int], Any] | None = None,
+    name: str | None = None,
 ) -> tuple[np.ndarray[Any, Any], int]:
     """Find the offsets of the records of an uncompressed file, in one pass over their headers.
 
     Returns int64 offsets, one per record, followed by the end of the last record; and the number of lost bytes after
     it. Raises CorruptRecordError if a header is corrupt, or the last record is truncated. With `skip_corrupt` it stops
     there instead: the length in a header gives the offset of the next record, so later records cannot be located.
-    `progress` is called now and then with the number of bytes scanned.
+    `progress` is called now and then with the number of bytes scanned. `name` is what messages call the file.
     """
-    size = os.path.getsize(path)
+    size, name = os.path.getsize(path), name or os.fspath(path)
     if not size:
         return np.zeros(1, np.int64), 0
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -82,9 +86,9 @@ def scan(
     if problem and not skip_corrupt:
         number = sum(map(len, parts))
         raise CorruptRecordError(
-            f"{os.fspath(path)}: record {number}, at byte {position}, is corrupt: {problem}. Copy the file again, or "
+            f"{name}: record {number}, at byte {position}, is corrupt: {problem}. Copy the file again, or "
             f"use skip_corrupt=True to skip the {size - position} bytes from there on.",
-            os.fspath(path),
+            name,
             position,
         )
     return np.concatenate([*parts, np.array([position], np.int64)]), size - position

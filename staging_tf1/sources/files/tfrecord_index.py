@@ -8,9 +8,11 @@ off: a malicious index can cause an error, but cannot run code.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import os
+import tempfile
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,7 +23,9 @@ from staging_tf1.arguments import kind_of_file
 from staging_tf1.errors import RecordFileError, StagingWarning, warn
 from staging_tf1.progress import SILENT_SECS, progress_bar
 from staging_tf1.replacing import replacing
+from staging_tf1.sources.files.local_copies import LocalCopies, copy_to
 from staging_tf1.sources.files.os_errors import check_regular, cure_of
+from staging_tf1.sources.files.remote import RemoteFile
 from staging_tf1.sources.files.tfrecord_frames import scan
 from staging_tf1.sources.files.tfrecord_unpack import is_compressed, unpacked
 
@@ -49,13 +53,14 @@ class RecordIndex:
     """The index of one record file.
 
     Attributes:
-      path: the file that the user passed.
-      data_path: the file to read: `path`, or its decompressed copy.
-      size, mtime_ns: the size and modification time of `path` when it was indexed.
+      path: the file that the user passed, or its URL.
+      data_path: the file to read: `path`, or its decompressed or local copy.
+      size, mtime_ns: the size and modification time of `path` when it was indexed. Of a remote file, its `stamp`.
       offsets: int64, the offset of each record and the end of the last one. Mapped from the index file.
       lost_bytes: bytes after the last record that could be located.
       damaged: whether bytes are lost, or the compressed stream is truncated.
       location: the index file, or None if it could not be written.
+      remote: the remote file; None for a local one.
     """
 
     path: str
@@ -66,6 +71,7 @@ class RecordIndex:
     lost_bytes: int
     damaged: bool
     location: str | None
+    remote: RemoteFile | None = None
 
     @property
     def num_records(self) -> int:
@@ -74,32 +80,63 @@ class RecordIndex:
 
 
 def open_index(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | RemoteFile,
     *,
     skip_corrupt: bool = False,
     force: bool = False,
     delay_secs: float = SILENT_SECS,
+    copies: LocalCopies | None = None,
 ) -> RecordIndex:
     """Open the index of a TFRecord file, plain or compressed. Creates it if it is missing, outdated or with `force`.
 
-    The index is stored next to the file, or in `cache_dir()` if that folder is not writable. It is written to a
-    temporary file and renamed, so several processes can do this at the same time. It is outdated if the size or the
-    modification time of the file has changed. Compressed streams do not support random access, so a compressed file is
-    decompressed once, next to its index. This takes its uncompressed size on disk. `skip_corrupt` is as in `scan`. On a
-    terminal, both show a progress bar if they take longer than `delay_secs`.
+    The index is stored next to the file, or in `cache_dir()` if that folder is not writable or the file is remote. It
+    is written to a temporary file and renamed, so several processes can do this at the same time. It is outdated if the
+    size or the modification time of the file has changed. Compressed streams do not support random access, so a
+    compressed file is decompressed once, next to its index. This takes its uncompressed size on disk. `skip_corrupt` is
+    as in `scan`. On a terminal, both show a progress bar if they take longer than `delay_secs`.
+
+    A remote file is copied to be indexed. The copy is kept if `copies` has room for it.
 
     Raises:
       RecordFileError: the file does not exist, or the existing index file is not an index.
       CorruptRecordError: the file is truncated or corrupt.
     """
-    name = os.fspath(path)
-    check_regular(name)
-    status = os.stat(name)
-    for path in _paths(name):
-        index = None if force else _load(path, name, status)
+    file = path if isinstance(path, RemoteFile) else _LocalFile.at(os.fspath(path))
+    index = None if force else _existing(file, skip_corrupt)
+    if copies is None or not isinstance(file, RemoteFile) or (index is not None and index.data_path != index.path):
+        return index or _create(file, skip_corrupt, delay_secs)
+    copy = copies.copy(file, delay_secs)
+    index = index or _create(file, skip_corrupt, delay_secs, copy)
+    if copy is not None and index.data_path != index.path:  # unpacked
+        os.unlink(copy)
+        return index
+    return index if copy is None else dataclasses.replace(index, data_path=copy)
+
+
+@dataclasses.dataclass(frozen=True)
+class _LocalFile:
+    """A file of this machine, with the attributes of `RemoteFile` that identify it. `stamp` is its time, in ns."""
+
+    url: str
+    size: int
+    stamp: int
+
+    @staticmethod
+    def at(path: str) -> _LocalFile:
+        check_regular(path)
+        status = os.stat(path)
+        return _LocalFile(path, status.st_size, status.st_mtime_ns)
+
+
+_File = _LocalFile | RemoteFile
+
+
+def _existing(file: _File, skip_corrupt: bool) -> RecordIndex | None:
+    for path in _paths(file):
+        index = _load(path, file)
         if index is not None and (skip_corrupt or not index.damaged):
             return index
-    return _create(name, status, skip_corrupt, delay_secs)
+    return None
 
 
 def cache_dir() -> Path:
@@ -118,14 +155,17 @@ def index_file(path: str | os.PathLike[str]) -> str:
     return os.fspath(path) + INDEX_SUFFIX
 
 
-def _paths(name: str) -> list[str]:
-    absolute = os.path.abspath(name)
+def _paths(file: _File) -> list[str]:
+    if isinstance(file, RemoteFile):
+        return [str(cache_dir() / f"{file.local_name}{INDEX_SUFFIX}")]
+    absolute = os.path.abspath(file.url)
     digest = hashlib.blake2b(absolute.encode(), digest_size=8).hexdigest()
-    return [index_file(name), str(cache_dir() / f"{os.path.basename(name)}-{digest}{INDEX_SUFFIX}")]
+    return [index_file(file.url), str(cache_dir() / f"{os.path.basename(file.url)}-{digest}{INDEX_SUFFIX}")]
 
 
-def _load(path: str, name: str, status: os.stat_result) -> RecordIndex | None:
+def _load(path: str, file: _File) -> RecordIndex | None:
     """Load the index at `path`. Returns None if it is missing or outdated."""
+    name, remote = file.url, file if isinstance(file, RemoteFile) else None
     try:
         array = _mapped(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -142,15 +182,20 @@ def _load(path: str, name: str, status: os.stat_result) -> RecordIndex | None:
     magic, size, mtime_ns, lost, damaged = array[:_HEAD].tolist()
     if magic != _MAGIC:
         raise _not_an_index(path, name, "its header is invalid")
-    if (size, mtime_ns) != (status.st_size, status.st_mtime_ns):
+    if (size, mtime_ns) != (file.size, file.stamp):
         return None
-    data_path = _data_path(name, path)
     offsets = np.asarray(array)[_HEAD:]  # indexing a plain view is faster than indexing a memmap
-    if not os.path.isfile(data_path):
+    data_path = _unpacked_path(path) if remote is not None or is_compressed(name) else name
+    if remote is not None and not os.path.exists(data_path):
+        data_path = name
+    elif not os.path.isfile(data_path):
         return None
-    if int(offsets[0]) != 0 or int(offsets[-1]) + lost != os.path.getsize(data_path):
+    data_bytes = file.size if data_path == name else os.path.getsize(data_path)
+    if int(offsets[0]) != 0 or int(offsets[-1]) + lost != data_bytes:
+        if remote is not None:  # the unpacked file was removed
+            return None
         raise _not_an_index(path, name, "its offsets do not cover the file")
-    return RecordIndex(name, data_path, size, mtime_ns, offsets, lost, bool(damaged), path)
+    return RecordIndex(name, data_path, size, mtime_ns, offsets, lost, bool(damaged), path, remote)
 
 
 def _mapped(path: str) -> np.ndarray[Any, Any] | None:
@@ -171,22 +216,52 @@ def _not_an_index(path: str, name: str, reason: str) -> RecordFileError:
     )
 
 
-def _data_path(name: str, path: str) -> str:
-    return path.removesuffix(INDEX_SUFFIX) + UNPACKED_SUFFIX if is_compressed(name) else name
+def _unpacked_path(path: str) -> str:
+    return path.removesuffix(INDEX_SUFFIX) + UNPACKED_SUFFIX
 
 
-def _create(name: str, status: os.stat_result, skip_corrupt: bool, delay_secs: float) -> RecordIndex:
+def _create(file: _File, skip_corrupt: bool, delay_secs: float, copy: str | None = None) -> RecordIndex:
+    """Create the index of a file. `copy` is that of a remote one, if it has been copied."""
+    if not isinstance(file, RemoteFile):
+        return _create_from(file.url, file, skip_corrupt, delay_secs)
+    if copy is not None:
+        return _create_from(copy, file, skip_corrupt, delay_secs)
+    folder = cache_dir()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Found by no other process, and not renamed.
+        with tempfile.TemporaryDirectory(prefix=".index-", dir=folder) as temporary:
+            copy_to(file, copy := os.path.join(temporary, "copy"), delay_secs)
+            return _create_from(copy, file, skip_corrupt, delay_secs)
+    except RecordFileError:
+        raise
+    except OSError as error:
+        raise RecordFileError(
+            f"cannot copy {file.url} to the cache folder {folder} to index it: {error.strerror}. Set "
+            f"STAGING_TF1_CACHE to a folder with room for it."
+        ) from error
+
+
+def _create_from(source: str, file: _File, skip_corrupt: bool, delay_secs: float) -> RecordIndex:
+    """Create the index of a file, whose content is in the local file `source`."""
+    name, remote = file.url, file if isinstance(file, RemoteFile) else None
     failure: OSError | None = None
-    for path in _paths(name):
-        data_path, complete = _data_path(name, path), True
+    compressed = is_compressed(source)
+    for path in _paths(file):
+        unpacked_path, complete = _unpacked_path(path), True
         try:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-            if data_path != name:
-                with replacing(data_path) as file:
-                    complete = _unpacked(name, file, skip_corrupt, delay_secs)
-            offsets, lost = _scanned(data_path, skip_corrupt, delay_secs)
+            if compressed:
+                with replacing(unpacked_path) as out:
+                    complete = _unpacked(source, name, out, skip_corrupt, delay_secs)
+            elif remote is not None:
+                with contextlib.suppress(FileNotFoundError):  # of an earlier object at this URL
+                    os.unlink(unpacked_path)
+            data = unpacked_path if compressed else source
+            offsets, lost = _scanned(data, name if data == source else data, skip_corrupt, delay_secs)
             damaged = bool(lost) or not complete
-            index = RecordIndex(name, data_path, status.st_size, status.st_mtime_ns, offsets, lost, damaged, path)
+            data_path = unpacked_path if compressed else name
+            index = RecordIndex(name, data_path, file.size, file.stamp, offsets, lost, damaged, path, remote)
             save_index(index)
         except RecordFileError:
             raise
@@ -194,7 +269,7 @@ def _create(name: str, status: os.stat_result, skip_corrupt: bool, delay_secs: f
             failure = error
         else:
             return index
-    if is_compressed(name):
+    if compressed:
         raise RecordFileError(
             f"{name} is compressed and must be decompressed for random access, but neither its folder nor the cache "
             f"folder {cache_dir()} is writable ({failure}). Set STAGING_TF1_CACHE to a writable folder."
@@ -204,18 +279,18 @@ def _create(name: str, status: os.stat_result, skip_corrupt: bool, delay_secs: f
         f"writable folder.",
         StagingWarning,
     )
-    offsets, lost = _scanned(name, skip_corrupt, delay_secs)
-    return RecordIndex(name, name, status.st_size, status.st_mtime_ns, offsets, lost, bool(lost), None)
+    offsets, lost = _scanned(source, name, skip_corrupt, delay_secs)
+    return RecordIndex(name, name, file.size, file.stamp, offsets, lost, bool(lost), None, remote)
 
 
-def _scanned(path: str, skip_corrupt: bool, delay_secs: float) -> tuple[np.ndarray[Any, Any], int]:
-    with progress_bar(f"index {path}", os.path.getsize(path), "B", delay_secs) as bar:
-        return scan(path, skip_corrupt=skip_corrupt, progress=lambda position: bar.update(position - bar.n))
+def _scanned(path: str, name: str, skip_corrupt: bool, delay_secs: float) -> tuple[np.ndarray[Any, Any], int]:
+    with progress_bar(f"index {name}", os.path.getsize(path), "B", delay_secs) as bar:
+        return scan(path, skip_corrupt=skip_corrupt, progress=lambda position: bar.update(position - bar.n), name=name)
 
 
-def _unpacked(path: str, out: IO[bytes], skip_corrupt: bool, delay_secs: float) -> bool:
-    with progress_bar(f"unpack {path}", os.path.getsize(path), "B", delay_secs) as bar:
-        return unpacked(path, out, skip_corrupt, progress=bar.update)
+def _unpacked(path: str, name: str, out: IO[bytes], skip_corrupt: bool, delay_secs: float) -> bool:
+    with progress_bar(f"unpack {name}", os.path.getsize(path), "B", delay_secs) as bar:
+        return unpacked(path, out, skip_corrupt, bar.update, name)
 
 
 def save_index(index: RecordIndex) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -13,8 +13,9 @@ from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.files.many_files import OpenFiles, RecordNumbers
 from staging_tf1.sources.files.os_errors import change_of, cure_of
+from staging_tf1.sources.files.remote import RemoteFile
 from staging_tf1.sources.files.tfrecord_frames import FOOTER_BYTES, FRAMING_BYTES, HEADER_BYTES, masked_crcs
-from staging_tf1.sources.files.tfrecord_index import RecordIndex
+from staging_tf1.sources.files.tfrecord_index import UNPACKED_SUFFIX, RecordIndex
 
 __all__ = ["RecordFiles"]
 
@@ -57,6 +58,11 @@ class RecordFiles:
         """Records in each file."""
         return self._numbers.counts
 
+    @property
+    def remote(self) -> list[RemoteFile]:
+        """Those that are read from a store, in order."""
+        return [index.remote for index in self.indexes if index.remote is not None]
+
     def first_length(self) -> int:
         """Return the number of bytes in the first record."""
         file, local = self._numbers.locate(0)
@@ -71,30 +77,40 @@ class RecordFiles:
     def read(self, records: np.ndarray[Any, Any]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
         """Read records. See `SerializedFiles.read`."""
         if len(self.indexes) == 1:
-            return self._read_file(0, records)
-        return self._numbers.read(records, self._read_file)
+            return self._begin(0, records)()
+        return self._numbers.read(records, self._begin)
 
     def read_rows(
         self, records: np.ndarray[Any, Any], length: int
     ) -> tuple[np.ndarray[Any, Any], dict[int, CorruptRecordError]]:
         """Read records of the same length. See `SerializedFiles.read_rows`."""
         if len(self.indexes) == 1:
-            return self._read_file_rows(0, records, length)
+            return self._begin_rows(0, records, length)()
         rows = aligned_empty((len(records), length), np.uint8)
         errors: dict[int, CorruptRecordError] = {}
-        for number, own, local in self._numbers.split(records):
-            own_rows, wrong = self._read_file_rows(number, local, length)
+        begun = [(own, self._begin_rows(number, local, length)) for number, own, local in self._numbers.split(records)]
+        for own, finish in begun:
+            own_rows, wrong = finish()
             rows[own] = own_rows
             errors.update((int(own[row]), error) for row, error in wrong.items())
         return rows, errors
 
-    def _read_file_rows(
+    def _begin_rows(
         self, number: int, records: np.ndarray[Any, Any], length: int
-    ) -> tuple[np.ndarray[Any, Any], dict[int, CorruptRecordError]]:
+    ) -> Callable[[], tuple[np.ndarray[Any, Any], dict[int, CorruptRecordError]]]:
         span = self._span(number, records)
         self._check_length(span, length)
-        rows, framed = self._open[number].read_rows(span.starts, length)
-        return rows, self._check(span, framed)
+        frames = _begin_remote(span)
+
+        def finish() -> tuple[np.ndarray[Any, Any], dict[int, CorruptRecordError]]:
+            if frames is None:
+                rows, framed = self._open[number].read_rows(span.starts, length)
+            else:
+                framed = _framed(frames())
+                rows = _as_rows(framed, length)
+            return rows, self._check(span, framed)
+
+        return finish
 
     def _check_length(self, span: _Span, length: int) -> None:
         odd = np.flatnonzero(span.ends - span.starts != length + FRAMING_BYTES)
@@ -106,12 +122,17 @@ class RecordFiles:
                 f"{length}. as_uint8=True requires records of the same length."
             )
 
-    def _read_file(
+    def _begin(
         self, number: int, records: np.ndarray[Any, Any]
-    ) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
+    ) -> Callable[[], tuple[list[bytes], dict[int, CorruptRecordError]]]:
         span = self._span(number, records)
-        framed = self._open[number].read(span.starts, span.ends)
-        return framed.payloads, self._check(span, framed)
+        frames = _begin_remote(span)
+
+        def finish() -> tuple[list[bytes], dict[int, CorruptRecordError]]:
+            framed = self._open[number].read(span.starts, span.ends) if frames is None else _framed(frames())
+            return framed.payloads, self._check(span, framed)
+
+        return finish
 
     def _span(self, number: int, records: np.ndarray[Any, Any]) -> _Span:
         index = self.indexes[number]
@@ -141,7 +162,7 @@ def _misplaced(index: RecordIndex, start: int) -> RecordFileError:
 
 
 def _corrupt(index: RecordIndex, start: int, number: int) -> CorruptRecordError:
-    where = index.path if index.data_path == index.path else f"{index.path} (decompressed)"
+    where = f"{index.path} (decompressed)" if index.data_path.endswith(UNPACKED_SUFFIX) else index.path
     return CorruptRecordError(
         f"{where}: record {number}, at byte {start}, is corrupt: its checksum does not match. Copy the file again, or "
         "use skip_corrupt=True to skip and count such records.",
@@ -165,6 +186,30 @@ class _Framed(NamedTuple):
     payloads: list[Any]
     lengths: np.ndarray[Any, Any]
     crcs: np.ndarray[Any, Any]
+
+
+def _begin_remote(span: _Span) -> Callable[[], list[bytes]] | None:
+    """Begin to read frames from a remote file. Returns None if there is a local one."""
+    remote, data_path = span.file.remote, span.file.data_path
+    if remote is None or data_path.endswith(UNPACKED_SUFFIX):
+        return None
+    # Another process may have removed the local copy.
+    has_copy = data_path != remote.url and os.path.exists(data_path)
+    return None if has_copy else remote.begin_frames(span.starts, span.ends)
+
+
+def _framed(frames: list[bytes]) -> _Framed:
+    return _Framed(
+        [frame[HEADER_BYTES:-FOOTER_BYTES] for frame in frames],
+        np.frombuffer(b"".join([frame[:8] for frame in frames]), "<i8"),
+        np.frombuffer(b"".join([frame[-FOOTER_BYTES:] for frame in frames]), "<u4"),
+    )
+
+
+def _as_rows(framed: _Framed, length: int) -> np.ndarray[Any, Any]:
+    rows = aligned_empty((len(framed.payloads), length), np.uint8)
+    rows.reshape(-1)[:] = np.frombuffer(b"".join(framed.payloads), np.uint8)
+    return rows
 
 
 class _OpenFile:
@@ -213,9 +258,7 @@ class _OpenFile:
         frame_numbers, odd = np.divmod(starts, whole)
         if self._map is None or odd.any():
             framed = self.read(starts, starts + whole)
-            rows = aligned_empty((len(starts), length), np.uint8)
-            rows.reshape(-1)[:] = np.frombuffer(b"".join(framed.payloads), np.uint8)
-            return rows, framed
+            return _as_rows(framed, length), framed
         self._check_size()
         # All starts are multiples of the framed length, so the file is a matrix and one gather reads all records.
         matrix = self._bytes[: len(self._bytes) // whole * whole].reshape(-1, whole)
@@ -230,12 +273,7 @@ class _OpenFile:
         )
 
     def _read_by_call(self, starts: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> _Framed:
-        frames = [self._pread(start, end - start) for start, end in zip(starts.tolist(), ends.tolist())]
-        return _Framed(
-            [frame[HEADER_BYTES:-FOOTER_BYTES] for frame in frames],
-            np.frombuffer(b"".join([frame[:8] for frame in frames]), "<i8"),
-            np.frombuffer(b"".join([frame[-FOOTER_BYTES:] for frame in frames]), "<u4"),
-        )
+        return _framed([self._pread(start, end - start) for start, end in zip(starts.tolist(), ends.tolist())])
 
     def _pread(self, start: int, length: int) -> bytes:
         try:

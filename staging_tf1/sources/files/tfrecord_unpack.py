@@ -35,7 +35,7 @@ def _is_zstd(head: bytes) -> bool:
     return head.startswith(_ZSTD) or (head[1:4] == _SKIPPED and head[0] >> 4 == 5)
 
 
-def _format_of(path: str) -> tuple[Callable[[], Any], type[Exception]]:
+def _format_of(path: str, name: str) -> tuple[Callable[[], Any], type[Exception]]:
     """Return what makes a decompressor for the file, and the exception of a corrupt stream."""
     with open(path, "rb") as file:
         if not _is_zstd(file.read(len(_ZSTD))):
@@ -44,7 +44,7 @@ def _format_of(path: str) -> tuple[Callable[[], Any], type[Exception]]:
         zstandard = importlib.import_module("zstandard")
     except ImportError as error:
         raise ImportError(
-            f"{path} is compressed with zstd, which needs the package zstandard. Install it: "
+            f"{name} is compressed with zstd, which needs the package zstandard. Install it: "
             f"pip install 'staging-tf1[zstd]'"
         ) from error
     # Files written with `zstd --long` need more than the default of 128 MB.
@@ -52,15 +52,17 @@ def _format_of(path: str) -> tuple[Callable[[], Any], type[Exception]]:
 
 
 def unpacked(
-    path: str, out: IO[bytes], skip_corrupt: bool, progress: Callable[[int], Any] = lambda nbytes: None
+    path: str, out: IO[bytes], skip_corrupt: bool, progress: Callable[[int], Any] = lambda nbytes: None, name: str = ""
 ) -> bool:
     """Decompress `path` to `out`. Supports concatenated members. Returns whether the stream is complete.
 
-    `progress` is called with the number of bytes that were read since the last call.
+    `progress` is called with the number of bytes that were read since the last call. `name` is what messages call the
+    file.
     Raises CorruptRecordError if it is corrupt or truncated, and `skip_corrupt` is False; ImportError if the package
     that decompresses it is missing.
     """
-    decompressor, corrupt = _format_of(path)
+    name = name or path
+    decompressor, corrupt = _format_of(path, name)
     with open(path, "rb") as file:
         stream = decompressor()
         problem = ""
@@ -78,9 +80,9 @@ def unpacked(
             problem = f"the compressed stream is corrupt ({error})"
         if problem and not skip_corrupt:
             raise CorruptRecordError(
-                f"{path}: byte {file.tell()} of {os.path.getsize(path)}: {problem}. Copy the file again, or "
+                f"{name}: byte {file.tell()} of {os.path.getsize(path)}: {problem}. Copy the file again, or "
                 "use skip_corrupt=True to read the records before that byte.",
-                path,
+                name,
                 file.tell(),
             )
         return not problem

@@ -1,0 +1,350 @@
+"""`RemoteFile`: a file with a URL, listed, identified and read by ranges through the package `fsspec`.
+
+All requests run in fsspec's own thread, so those of a batch are under way at the same time. Drivers without coroutines
+run in threads of that loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import hashlib
+import importlib
+import os
+import random
+import re
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from staging_tf1 import arguments
+from staging_tf1.errors import RecordFileError
+
+__all__ = ["RemoteFile", "open_driver", "resolved", "uploaded", "versions_of"]
+
+# What drivers call the entry that changes with the content. The first that a file has identifies it.
+_VERSIONS = """generation ETag etag Content-MD5 md5Hash content_md5 checksum VersionId version_id mtime LastModified
+    Last-Modified last_modified updated modified modify blob_id sha created""".split()
+# Seconds before each further try. Most drivers try several times themselves; that of HTTP does not.
+_WAITS = (0.25, 0.5, 1.0, 2.0)
+# Of the statuses from 400 to 499, those that may pass: a time limit, a lock, too many requests.
+_TEMPORARY = (408, 423, 425, 429)
+_FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, ImportError, NotImplementedError, RecordFileError)
+_LOOKS = 64  # at the same time
+# A longer range is read by several requests.
+_BLOCK_BYTES = 8 << 20
+_BLOCKS = 4
+# Records so near to each other are read by one request: it takes longer than these bytes.
+_GAP_BYTES = 8 << 10
+
+# Not the generator of the user's program, which may have a seed.
+_random = random.Random()
+
+_Result = TypeVar("_Result")
+
+
+@dataclasses.dataclass(frozen=True)
+class RemoteFile:
+    """A file with a URL, as it was when the source was created.
+
+    Attributes:
+      url: the file.
+      given: the URL or glob that the user passed. It names the file system, with its options.
+      path: the file in that file system.
+      size: in bytes.
+      version: what tells the file from another one at its URL, such as its ETag; "" if the store does not say.
+      version_key: what the driver calls it.
+    """
+
+    url: str
+    given: str
+    path: str
+    size: int
+    version: str
+    version_key: str
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def stamp(self) -> int:
+        """The version as a number, which fits where an index has the time of a local file."""
+        return int.from_bytes(hashlib.blake2b(self.version.encode(), digest_size=7).digest(), "big")
+
+    @property
+    def local_name(self) -> str:
+        """A name for what is kept of this file in a local folder. It is that of the URL, not of the version."""
+        digest = hashlib.blake2b(self.url.encode(), digest_size=8).hexdigest()
+        name = self.path.partition("?")[0].rstrip("/").rpartition("/")[2]
+        return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)[-100:]}-{digest}"
+
+    def read(self, start: int, end: int) -> bytes:
+        """Read the bytes from `start` to `end`, or to the end of the file. See `begin`."""
+        return self.begin([start], [min(end, self.size)])()[0]
+
+    def begin(self, starts: Sequence[int], ends: Sequence[int]) -> Callable[[], list[bytes]]:
+        """Start to read ranges of bytes, all at the same time. Returns a function that waits for them.
+
+        What may pass is tried again. That function raises RecordFileError if a range cannot be read, or if the file has
+        changed.
+        """
+        reads = _read(self, _Store(self.given), list(zip(starts, ends)))
+        return asyncio.run_coroutine_threadsafe(reads, _loop()).result
+
+    def begin_frames(self, starts: Any, ends: Any) -> Callable[[], list[bytes]]:
+        """Do what `begin` does. Ranges close to each other are read by one request."""
+        merge = importlib.import_module("fsspec.utils").merge_offset_ranges
+        pairs = sorted(set(zip(starts.tolist(), ends.tolist())))
+        # Blocks are in order, and each range lies in one of them.
+        _, firsts, lasts = merge(
+            [self.path] * len(pairs), [start for start, _ in pairs], [end for _, end in pairs], _GAP_BYTES, _BLOCK_BYTES
+        )
+        wait = self.begin(firsts, lasts)
+
+        def frames() -> list[bytes]:
+            found, block, blocks = {}, 0, wait()
+            for start, end in pairs:
+                while end > lasts[block]:
+                    block += 1
+                found[start] = blocks[block][start - firsts[block] : end - firsts[block]]
+            return [found[start] for start in starts.tolist()]
+
+        return frames
+
+    def copy_to(self, path: str, progress: Callable[[int], Any]) -> None:
+        """Write the whole content to a new local file. `progress` is called with the bytes of each part."""
+        with open(path, "xb") as out:
+            for first in range(0, self.size, _BLOCKS * _BLOCK_BYTES):
+                starts = range(first, min(first + _BLOCKS * _BLOCK_BYTES, self.size), _BLOCK_BYTES)
+                for block in self.begin(starts, [min(start + _BLOCK_BYTES, self.size) for start in starts])():
+                    out.write(block)
+                    progress(len(block))
+
+
+async def _read(file: RemoteFile, store: _Store, ranges: list[tuple[int, int]]) -> list[bytes]:
+    try:
+        blocks = await asyncio.gather(*(_retried(_range, file, store, start, end) for start, end in ranges))
+        # A store delivers what is there now. A look after the read tells that it was the same file.
+        await _check_unchanged(file, store)
+    except Exception as error:
+        if _is_final(error) and not isinstance(error, RecordFileError):
+            # If it has changed, that is the reason.
+            try:
+                await _check_unchanged(file, store)
+            except RecordFileError as reason:
+                raise reason from error
+            except Exception:
+                pass
+        raise _failure(file.url, error) from error
+    return blocks
+
+
+async def _range(file: RemoteFile, store: _Store, start: int, end: int) -> bytes:
+    data: bytes = b"" if start == end else await store.call("cat_file", file.path, start=start, end=end)
+    if len(data) == end - start:
+        return data
+    await _check_unchanged(file, store)
+    if len(data) == file.size:
+        raise RecordFileError(
+            f"{file.url}: the server sent the whole file in place of bytes {start} to {end}. Records are read by "
+            f"ranges: use a server that supports them, or copy the file to this machine."
+        )
+    raise OSError(f"got {len(data)} bytes, expected {end - start}")
+
+
+async def _check_unchanged(file: RemoteFile, store: _Store) -> None:
+    now = await _retried(store.info, file.path)
+    size, version = now.get("size"), _text(now.get(file.version_key, file.version))
+    if (size, version) == (file.size, file.version):
+        return
+    change = f"it had {file.size} bytes and has {size}"
+    if size == file.size:
+        change = f"it still has {size} bytes, but its {file.version_key} was {file.version} and is {version}"
+    raise RecordFileError(
+        f"record file {file.url} has changed since the source was created: {change}. Create the source again."
+    )
+
+
+def _text(version: Any) -> str:
+    # A listing may have a time as a number, and the file itself as an object.
+    return str(version.timestamp() if hasattr(version, "timestamp") else version).strip('"')
+
+
+class _Store:
+    """The file system of a URL, for one thread that sends requests."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.files, self.path = _file_system(url)
+
+    async def call(self, method: str, *args: Any, **options: Any) -> Any:
+        """Call a method of the driver: a coroutine, or in a thread, which has a file system of its own."""
+        if self.files.async_impl:
+            return await getattr(self.files, f"_{method}")(*args, **options)
+        return await asyncio.to_thread(lambda: getattr(_file_system(self._url)[0], method)(*args, **options))
+
+    async def info(self, path: str) -> dict[str, Any]:
+        """Return what the store knows about a file now."""
+        self.files.invalidate_cache(path)
+        info: dict[str, Any] = await self.call("info", path)
+        return info
+
+
+def open_driver(owner: str, argument: str, url: str) -> None:
+    """Check that the driver of a URL is there. Raises ImportError with what to install, or ValueError."""
+    try:
+        importlib.import_module("fsspec")
+    except ImportError as error:
+        raise ImportError(
+            f"{owner} got {argument}={url!r}, and URLs need fsspec. Install it: pip install 'staging-tf1[remote]', and "
+            f"the driver of the store, such as s3fs, gcsfs or adlfs."
+        ) from error
+    try:
+        _file_system(url)
+    except ImportError as error:
+        scheme = arguments.scheme_of(url).rpartition("::")[2].rstrip(":")
+        known = importlib.import_module("fsspec.registry").known_implementations.get(scheme, {})
+        package = known.get("class", "fsspec").partition(".")[0]
+        cure = str(error).rstrip(".") if package == "fsspec" else f"Install it: pip install {package}"
+        raise ImportError(f"{owner} got {argument}={url!r}, whose driver is not installed. {cure}.") from error
+    except ValueError as error:
+        expected = f"a path of this machine, or a URL that fsspec opens ({error})"
+        arguments.refuse(owner, argument, url, expected, ValueError)
+    except Exception as error:  # some drivers connect at once
+        raise RecordFileError(f"{owner} cannot open {argument}={url!r}: {_reason(error)}.") from error
+
+
+def resolved(owner: str, urls: Iterable[str]) -> dict[str, tuple[bool, list[RemoteFile]]]:
+    """Look for files and globs. Returns for each URL whether it is that of a file, and the files, sorted by name.
+
+    A glob takes one listing; it finds what is there now.
+    """
+    urls = list(dict.fromkeys(urls))
+    for url in urls:
+        open_driver(owner, "files", url)
+
+    async def look() -> list[tuple[bool, list[RemoteFile]]]:
+        limit = asyncio.Semaphore(_LOOKS)
+        return await asyncio.gather(*(_look(url, store, limit) for url, store in stores.items()))
+
+    stores = {url: _Store(url) for url in urls}
+    return dict(zip(urls, asyncio.run_coroutine_threadsafe(look(), _loop()).result())) if urls else {}
+
+
+def versions_of(files: Sequence[RemoteFile]) -> str:
+    """Return a text that differs if the content of the files does, as far as their store says. Empty without files."""
+    lines = "\n".join(f"{file.size}\0{file.version}" for file in files)
+    return hashlib.blake2b(lines.encode(), digest_size=6).hexdigest() if files else ""
+
+
+@contextlib.contextmanager
+def uploaded(owner: str, url: str) -> Iterator[str]:
+    """Yield a path for a new local file, which is uploaded to `url` on success. It appears there complete."""
+    with tempfile.TemporaryDirectory(prefix="staging_tf1-") as folder:
+        yield (path := os.path.join(folder, "upload"))
+        try:
+            store = _Store(url)
+            asyncio.run_coroutine_threadsafe(_retried(store.call, "put_file", path, store.path), _loop()).result()
+        except Exception as error:
+            raise RecordFileError(f"{owner} cannot write to out={url!r}: {_reason(error)}.") from error
+
+
+async def _look(url: str, store: _Store, limit: asyncio.Semaphore) -> tuple[bool, list[RemoteFile]]:
+    path = store.path
+    # In an http URL, a question mark precedes the query.
+    is_glob = any(sign in path for sign in ("*[" if path.startswith(("http:", "https:")) else "*?["))
+    infos: dict[str, dict[str, Any]] = {path: {}}
+
+    async def fill(name: str) -> None:
+        async with limit:
+            infos[name] = await _retried(store.info, name)
+
+    try:
+        if is_glob:
+            # What a driver remembers of an earlier listing may be out of date.
+            store.files.invalidate_cache()
+            listed = await _retried(store.call, "glob", path, detail=True)
+            infos = {name: info for name, info in sorted(listed.items()) if info.get("type") == "file"}
+        await asyncio.gather(*(fill(name) for name, info in infos.items() if info.get("size") is None))
+    except Exception as error:
+        raise _failure(url, error) from error
+    if not is_glob:
+        return True, [_as_file(url, url, path, infos[path])]
+    prefix = url.removesuffix(path)
+    whole = store.files.unstrip_protocol if prefix == url else lambda name: prefix + name
+    return False, [_as_file(whole(name), url, name, info) for name, info in infos.items()]
+
+
+def _as_file(url: str, given: str, path: str, info: dict[str, Any]) -> RemoteFile:
+    if info.get("type") == "directory":
+        raise RecordFileError(f"record file {url!r} is a folder, expected a file. For the files in it, add '/*'.")
+    if not isinstance(info.get("size"), int):
+        raise RecordFileError(
+            f"record file {url}: the server does not say how many bytes it has. Copy it to this machine."
+        )
+    key = next((key for key in _VERSIONS if info.get(key)), "")
+    return RemoteFile(url, given, path, info["size"], _text(info.get(key, "")), key)
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    # fsspec keeps file systems for each process and thread, because those of some drivers cannot be shared.
+    found: tuple[Any, str] = importlib.import_module("fsspec.core").url_to_fs(url)
+    return found
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    loop: asyncio.AbstractEventLoop = importlib.import_module("fsspec.asyn").get_loop()
+    return loop
+
+
+async def _retried(call: Callable[..., Awaitable[_Result]], *args: Any, **options: Any) -> _Result:
+    for wait in _WAITS:
+        try:
+            return await call(*args, **options)
+        except Exception as error:
+            if _is_final(error):
+                raise
+        # Many requests that failed together are not repeated together.
+        await asyncio.sleep(wait * _random.uniform(0.5, 1))
+    return await call(*args, **options)
+
+
+def _is_final(error: Exception) -> bool:
+    status = _status(error)
+    if status is not None:
+        return 400 <= status < 500 and status not in _TEMPORARY
+    return isinstance(error, _FINAL)
+
+
+def _status(error: BaseException | None) -> int | None:
+    """Return the HTTP status of an answer that became an exception of a driver; None if there is none."""
+    while error is not None:
+        response = getattr(error, "response", None)  # of botocore
+        found = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
+        for name in ("status", "code", "status_code"):
+            found = getattr(error, name, None) if found is None else found
+        if isinstance(found, int):
+            return found
+        # Drivers turn an answer into an OSError. The cause of another exception may be about one of the driver's parts.
+        error = error.__cause__ if type(error).__module__ == "builtins" else None
+    return None
+
+
+def _reason(error: Exception) -> str:
+    lines = str(error).split("\n")
+    return f"{type(error).__name__}: {lines[0]}".rstrip(": .")
+
+
+def _failure(url: str, error: Exception) -> RecordFileError:
+    if isinstance(error, RecordFileError):
+        return error
+    status = _status(error)
+    if status in (401, 403) or isinstance(error, PermissionError):
+        return RecordFileError(
+            f"no permission to read {url} ({_reason(error)}). Check the URL, and the credentials that its driver finds."
+        )
+    if status in (404, 410) or (isinstance(error, FileNotFoundError) and status is None):
+        return RecordFileError(f"record file {url} does not exist. Check the URL.")
+    tried = "" if _is_final(error) else f", tried {len(_WAITS) + 1} times"
+    return RecordFileError(f"cannot read {url}{tried}: {_reason(error)}.")

@@ -1,0 +1,704 @@
+"""Record files with a URL, from a web server on loopback that counts requests and fails where a test says so."""
+
+from __future__ import annotations
+
+import gzip
+import multiprocessing
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from object_server import Handler, ObjectServer, copy_into, serving
+
+import staging_tf1 as staging
+from staging_tf1 import sources
+from staging_tf1.cli.main import main
+from staging_tf1.errors import CorruptRecordError, RecordFileError, ResumeError, StagingWarning
+from staging_tf1.sources import ArrayRecordSource, TFRecordSource
+from staging_tf1.sources.files import remote
+from staging_tf1.testing import assert_deterministic, assert_resumes_everywhere, assert_works_in_processes
+
+pytest.importorskip("aiohttp")
+
+WRITERS = {TFRecordSource: sources.write_tfrecords, ArrayRecordSource: sources.write_array_records}
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAGING_TF1_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try again at once."""
+    monkeypatch.setattr(remote, "_WAITS", (0.0,) * 4)
+
+
+@pytest.fixture
+def server() -> Iterator[ObjectServer]:
+    with serving() as running:
+        yield running
+
+
+def records(count: int = 20, first: int = 0, nbytes: int = 20_000) -> list[bytes]:
+    """Records of one size, which are farther from each other than one request reads."""
+    return [b"%06d" % number + bytes([number % 251]) * (nbytes - 6) for number in range(first, first + count)]
+
+
+@pytest.fixture
+def put(server: ObjectServer, tmp_path: Path) -> Callable[..., str]:
+    """Write a record file, store it, and return its local path."""
+
+    def store(name: str, content: list[bytes], kind: Any = TFRecordSource) -> str:
+        path = str(tmp_path / name)
+        WRITERS[kind](content, path)
+        server.put(f"/train/{name}", Path(path).read_bytes())
+        return path
+
+    return store
+
+
+def everything(source: Any) -> list[bytes]:
+    return [record for k in range(source.num_batches) for record in source.batch(k).tolist()]
+
+
+# What is read.
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_records_are_those_of_local_files(kind: Any, shuffle: bool, server: ObjectServer, put: Any) -> None:
+    local = [put(f"{name}.rec", records(7, 7 * place), kind) for place, name in enumerate("abc")]
+    options = dict(batch_size=4, epochs=2, shuffle=shuffle, seed=5)
+    source = kind(f"{server.url}/train/*.rec", **options)
+    assert source.files == [f"{server.url}/train/{name}.rec" for name in "abc"]
+    expected = kind(local, **options)
+    assert everything(source) == everything(expected)
+    fingerprint = source.fingerprint()
+    assert fingerprint.pop("file_versions") and fingerprint == expected.fingerprint()
+    assert everything(kind([f"{server.url}/train/c.rec", local[0]], batch_size=14, epochs=1)) == [
+        *records(7, 14),
+        *records(7),
+    ]
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_every_promise_of_a_source_is_kept(kind: Any, server: ObjectServer, put: Any) -> None:
+    put("a.rec", records(), kind)
+    source = kind(f"{server.url}/train/*", batch_size=3, epochs=2, shuffle=True, seed=1)
+    assert_resumes_everywhere(source)
+    assert_deterministic(source, threads=4)
+    assert_works_in_processes(source)
+
+
+def test_rows_of_bytes_are_those_of_local_files(server: ObjectServer, put: Any) -> None:
+    local = [put("a.rec", records(5)), put("b.rec", records(5, 5))]
+    for files in (f"{server.url}/train/*", [f"{server.url}/train/a.rec"], [local[0], f"{server.url}/train/b.rec"]):
+        source = TFRecordSource(files, batch_size=10, epochs=1, as_uint8=True, shuffle=True, seed=2)
+        expected = TFRecordSource(
+            local[: len(source.files)], batch_size=10, epochs=1, as_uint8=True, shuffle=True, seed=2
+        )
+        np.testing.assert_array_equal(source.batch(0), expected.batch(0))
+
+
+def test_a_compressed_file_is_unpacked_once(server: ObjectServer, put: Any, tmp_path: Path) -> None:
+    server.put("/z", gzip.compress(Path(put("a.rec", records())).read_bytes()))
+    assert everything(TFRecordSource(f"{server.url}/z", batch_size=7, epochs=1)) == records()
+    server.reset()
+    assert everything(TFRecordSource(f"{server.url}/z", batch_size=7, epochs=1)) == records()
+    assert server.count("GET") == 0
+    folder = tmp_path / "copies"
+    server.put("/y", server.objects["/z"])
+    source = TFRecordSource(f"{server.url}/y", batch_size=7, epochs=1, local_cache=folder)
+    assert everything(source) == records() and copies(folder) == []
+    # A plain file takes its place.
+    server.put("/z", Path(put("a.rec", records(5))).read_bytes())
+    assert everything(TFRecordSource(f"{server.url}/z", batch_size=7, epochs=1)) == records(5)
+    server.reset()
+    TFRecordSource(f"{server.url}/z", batch_size=7)
+    assert server.count("GET") == 0
+
+
+def test_a_corrupt_record_is_named_and_skipped(server: ObjectServer, put: Any) -> None:
+    content = bytearray(Path(put("a.rec", records(4))).read_bytes())
+    content[20_016 + 50] ^= 1
+    server.put("/a", bytes(content))
+    with pytest.raises(
+        CorruptRecordError, match=rf"^{server.url}/a: record 1, at byte 20016, is corrupt: its checksum"
+    ):
+        TFRecordSource(f"{server.url}/a", batch_size=4, epochs=1).batch(0)
+    source = TFRecordSource(f"{server.url}/a", batch_size=4, epochs=1, skip_corrupt=True)
+    assert len(source.batch(0)) == 3 and source.num_skipped == 1
+    server.put("/cut", bytes(content[:30_000]))
+    with pytest.raises(
+        CorruptRecordError, match=rf"^{server.url}/cut: record 1, at byte 20016, is corrupt: the file ends"
+    ):
+        TFRecordSource(f"{server.url}/cut", batch_size=4)
+
+
+@pytest.mark.parametrize("url", ["memory://folder/a.rec", "file://{folder}/a.rec", "simplecache::{server}/train/a.rec"])
+def test_other_stores_and_chains_of_fsspec(url: str, server: ObjectServer, put: Any, tmp_path: Path) -> None:
+    url = url.format(folder=tmp_path, server=server.url)
+    if url.startswith("memory"):
+        sources.write_tfrecords(records(), url)
+    else:
+        put("a.rec", records())
+    for files in (url, url.replace("a.rec", "*.rec")):
+        source = TFRecordSource(files, batch_size=6, epochs=1)
+        assert source.files == [url] and everything(source) == records()
+
+
+# Requests.
+
+
+def test_an_index_is_built_once(server: ObjectServer, put: Any) -> None:
+    for name in "abc":
+        put(f"{name}.rec", records(2))
+    TFRecordSource(f"{server.url}/train/*.rec", batch_size=1)
+    files = [f"/train/{name}.rec" for name in "abc"]
+    assert sorted(path for method, path in server.requests if method == "GET" and path != "/train/") == files
+    server.reset()
+    TFRecordSource(f"{server.url}/train/*.rec", batch_size=1)
+    # This server lists names without sizes.
+    assert {path for method, path in server.requests if method == "GET"} == {"/train/"}
+    assert sorted(path for method, path in server.requests if method == "HEAD" and path != "/train/") == files
+
+
+def test_an_epoch_reads_each_byte_once(server: ObjectServer, put: Any) -> None:
+    put("a.rec", records(40))
+    source = TFRecordSource(f"{server.url}/train/a.rec", batch_size=8, epochs=1, shuffle=True, seed=1)
+    server.reset()
+    assert sorted(everything(source)) == records(40)
+    assert server.sent <= 1.05 * len(server.objects["/train/a.rec"])
+
+
+@pytest.mark.parametrize(("nbytes", "requests"), [(100, 1), (20_000, 4)])
+def test_records_close_to_each_other_take_one_request(
+    nbytes: int, requests: int, server: ObjectServer, put: Any
+) -> None:
+    put("a.rec", records(20, nbytes=nbytes))
+    numbers = [18, 3, 11, 3, 7]
+    source = TFRecordSource(f"{server.url}/train/a.rec", batch_size=5, epochs=1).select(numbers)
+    server.reset()
+    wanted = records(20, nbytes=nbytes)
+    assert source.batch(0).tolist() == [wanted[number] for number in numbers]
+    assert server.count("GET") == requests
+
+
+def test_consecutive_records_take_one_request(server: ObjectServer, put: Any) -> None:
+    put("a.rec", records(20))
+    source = TFRecordSource(f"{server.url}/train/a.rec", batch_size=10, epochs=1)
+    server.reset()
+    source.batch(1)
+    assert server.count("GET") == 1
+
+
+def test_requests_of_a_batch_are_under_way_at_the_same_time(server: ObjectServer, put: Any) -> None:
+    for place, name in enumerate("ab"):
+        put(f"{name}.rec", records(8, 8 * place))
+    source = TFRecordSource(f"{server.url}/train/*", batch_size=4, epochs=1).select([0, 4, 9, 13])
+    together = threading.Barrier(4)
+
+    def wait_for_the_others(request: Handler) -> bool:
+        if request.command == "GET":
+            together.wait(60)
+        return False
+
+    server.fault = wait_for_the_others
+    assert source.batch(0).tolist() == [records(16)[number] for number in (0, 4, 9, 13)]
+
+
+# Faults that pass.
+
+
+def unavailable(request: Handler) -> bool:
+    request.answer(503)
+    return True
+
+
+def too_many(request: Handler) -> bool:
+    request.answer(429)
+    return True
+
+
+def cut(request: Handler) -> bool:
+    request.answer(206, bytes(5000), cut=1000)
+    return True
+
+
+def short(request: Handler) -> bool:
+    request.answer(206, bytes(5000))
+    return True
+
+
+def hung_up(request: Handler) -> bool:
+    request.close_connection = True
+    return True
+
+
+@pytest.mark.parametrize(
+    ("command", "fault"),
+    [
+        *(("GET", fault) for fault in (unavailable, too_many, cut, short, hung_up)),
+        *(("HEAD", fault) for fault in (unavailable, hung_up)),
+    ],
+)
+def test_what_passes_is_tried_again(fault: Any, command: str, server: ObjectServer, put: Any, quick: None) -> None:
+    for name in "ab":
+        put(f"{name}.rec", records(8))
+    failed = dict.fromkeys(["/train/a.rec", "/train/b.rec", "/train/"], 2)
+
+    def twice(request: Handler) -> bool:
+        with server.lock:
+            fails = request.command == command and failed[request.path] > 0
+            failed[request.path] -= fails
+        return fails and (fault if request.path != "/train/" else unavailable)(request)
+
+    server.fault = twice
+    source = TFRecordSource(f"{server.url}/train/*", batch_size=16, epochs=1)
+    for path in failed:
+        failed[path] = 2
+    assert everything(source) == records(8) * 2
+
+
+# Faults that do not.
+
+
+def forbidden(request: Handler) -> bool:
+    request.answer(403)
+    return True
+
+
+def whole(request: Handler) -> bool:
+    content = request.store.objects[request.path]
+    request.answer(200, content, etag=request.store.etags[request.path])
+    return True
+
+
+FAILURES = {
+    "missing": (
+        lambda request: bool(request.answer(404)) or True,
+        r"record file {url} does not exist\. Check the URL\.",
+    ),
+    "forbidden": (
+        forbidden,
+        r"no permission to read {url} \(ClientResponseError: 403, .*\)\. Check the URL, and the credentials that its "
+        r"driver finds\.",
+    ),
+    "unavailable": (unavailable, r"cannot read {url}, tried 5 times: ClientResponseError: 503, .*\."),
+    "cut": (cut, r"cannot read {url}, tried 5 times: ClientPayloadError: .*\."),
+    "short": (short, r"cannot read {url}, tried 5 times: OSError: got 5000 bytes, expected 20016\."),
+    "no ranges": (
+        whole,
+        r"{url}: the server sent the whole file in place of bytes 20016 to 40032\. Records are read by ranges: use a "
+        r"server that supports them, or copy the file to this machine\.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("fault", "message"), FAILURES.values(), ids=FAILURES)
+def test_a_failed_read_names_the_url(fault: Any, message: str, server: ObjectServer, put: Any, quick: None) -> None:
+    put("a.rec", records(8))
+    source = TFRecordSource(url := f"{server.url}/train/a.rec", batch_size=1, epochs=1)
+    server.fault = lambda request: request.command == "GET" and fault(request)
+    with pytest.raises(RecordFileError, match=rf"^{message.format(url=re.escape(url))}$"):
+        source.batch(1)
+    server.fault = lambda request: False
+    assert source.batch(1).tolist() == records(8)[1:2]
+
+
+@pytest.mark.parametrize("name", ["missing", "forbidden", "unavailable"])
+def test_a_file_that_cannot_be_looked_at_is_named(name: str, server: ObjectServer, put: Any, quick: None) -> None:
+    fault, message = FAILURES[name]
+    server.fault = fault
+    reason = message.replace("ClientResponseError: 503, .*", "FileNotFoundError: .*")
+    reason = reason.replace("ClientResponseError: 403, .*", "FileNotFoundError: .*")
+    for kind in WRITERS:
+        with pytest.raises(RecordFileError, match=f"^{reason.format(url=server.url + '/x')}$"):
+            kind(f"{server.url}/x", batch_size=1)
+
+
+def test_a_glob_that_matches_nothing_is_named(server: ObjectServer, put: Any) -> None:
+    put("a.rec", records(1))
+    server.put("/train/a.rec.index.npy", b"an index that was uploaded, too")
+    assert TFRecordSource(f"{server.url}/train/*", batch_size=1).files == [f"{server.url}/train/a.rec"]
+    message = rf"^no file matches '{server.url}/train/\*\.none'\. Check the path; globs support \*, \? and \*\*\.$"
+    with pytest.raises(RecordFileError, match=message):
+        TFRecordSource(f"{server.url}/train/*.none", batch_size=1)
+
+
+def test_a_file_that_a_glob_matches_again_is_read_once_and_named(server: ObjectServer, put: Any) -> None:
+    put("a.rec", records(2))
+    url = f"{server.url}/train/a.rec"
+    with pytest.warns(StagingWarning, match=rf"^TFRecordSource: the file {url} is matched by a glob and also listed"):
+        source = TFRecordSource([url, f"{server.url}/train/*"], batch_size=4, epochs=1)
+    assert everything(source) == records(2)
+    assert everything(TFRecordSource([url, url], batch_size=4, epochs=1)) == records(2) * 2
+
+
+def test_a_file_whose_size_is_unknown_is_refused(server: ObjectServer) -> None:
+    def chunked(request: Handler) -> bool:
+        request.send_response(200)
+        request.send_header("Transfer-Encoding", "chunked")
+        request.end_headers()
+        if request.command == "GET":
+            request.wfile.write(b"0\r\n\r\n")
+        return True
+
+    server.fault = chunked
+    message = (
+        rf"^record file {server.url}/x: the server does not say how many bytes it has\. Copy it to this machine\.$"
+    )
+    with pytest.raises(RecordFileError, match=message):
+        TFRecordSource(f"{server.url}/x", batch_size=1)
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    message = rf"^record file 'file://{tmp_path}' is a folder, expected a file\. For the files in it, add '/\*'\.$"
+    with pytest.raises(RecordFileError, match=message):
+        TFRecordSource(f"file://{tmp_path}", batch_size=1)
+
+
+WAYS: dict[str, Callable[[str], Any]] = {
+    "TFRecordSource got files=": lambda url: TFRecordSource([url], batch_size=1),
+    "ArrayRecordSource got files=": lambda url: ArrayRecordSource(url, batch_size=1),
+    "write_tfrecords got out=": lambda url: sources.write_tfrecords([b"x"], url),
+    "write_array_records got out=": lambda url: sources.write_array_records({"x": np.ones(2)}, url, shards=2),
+}
+UNOPENED = {
+    "fsspec": (
+        "s3://bucket/x",
+        ImportError,
+        ", and URLs need fsspec. Install it: pip install 'staging-tf1[remote]', and the driver of the store, such as "
+        "s3fs, gcsfs or adlfs.",
+    ),
+    "gcsfs": ("gs://bucket/x", ImportError, ", whose driver is not installed. Install it: pip install gcsfs."),
+    "adlfs": ("cached::abfs://a/x", ImportError, ", whose driver is not installed. Install it: pip install adlfs."),
+    "": (
+        "foo://bucket/x",
+        ValueError,
+        ", expected a path of this machine, or a URL that fsspec opens (Protocol not known: foo).",
+    ),
+}
+
+
+@pytest.mark.parametrize("missing", UNOPENED)
+@pytest.mark.parametrize("named", WAYS)
+def test_a_url_without_a_driver_is_refused(named: str, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    url, kind, message = UNOPENED[missing]
+    if missing:
+        monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(kind) as caught:
+        WAYS[named](url)
+    shown = url if not url.startswith("foo") else f"{url}{'-00000-of-00002' if 'array_records' in named else ''}"
+    if "array_records" in named:
+        shown = f"{url}-00000-of-00002"
+    assert str(caught.value) == f"{named}{shown!r}{message}"
+
+
+# Changes.
+
+
+def another(server: ObjectServer, path: str) -> str:
+    server.put(path, server.objects[path].replace(b"000001", b"000009"))
+    return r"it still has \d+ bytes, but its ETag was \w+ and is \w+"
+
+
+def longer(server: ObjectServer, path: str) -> str:
+    server.put(path, server.objects[path] + b"more")
+    return r"it had \d+ bytes and has \d+"
+
+
+def shorter(server: ObjectServer, path: str) -> str:
+    server.put(path, server.objects[path][:1000])
+    return r"it had \d+ bytes and has 1000"
+
+
+CHANGES = [another, longer, shorter]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("during", [False, True])
+@pytest.mark.parametrize("batch", [0, 3])
+def test_a_replaced_object_is_noticed(
+    change: Any, during: bool, batch: int, server: ObjectServer, put: Any, quick: None
+) -> None:
+    put("a.rec", records(8))
+    source = TFRecordSource(f"{server.url}/train/a.rec", batch_size=2, epochs=1, verify=False)
+    assert source.batch(0).tolist() == records(2)
+    what = []
+
+    def change_first(request: Handler) -> bool:
+        with server.lock:
+            if not what:
+                what.append(change(server, request.path))
+        return False
+
+    if during:
+        server.fault = change_first
+    else:
+        what.append(change(server, "/train/a.rec"))
+    with pytest.raises(RecordFileError) as caught:
+        source.batch(batch)
+    message = f"^record file {server.url}/train/a.rec has changed since the source was created: {what[0]}"
+    assert re.match(message + r"\. Create the source again\.$", str(caught.value))
+
+
+def test_a_removed_object_is_noticed(server: ObjectServer, put: Any) -> None:
+    put("a.rec", records(8))
+    source = TFRecordSource(f"{server.url}/train/a.rec", batch_size=2, epochs=1)
+    server.objects.clear()
+    with pytest.raises(
+        RecordFileError, match=rf"^record file {server.url}/train/a.rec does not exist\. Check the URL\.$"
+    ):
+        source.batch(0)
+
+
+def test_a_new_source_reads_the_new_object(server: ObjectServer, put: Any) -> None:
+    for kind in WRITERS:
+        put("a.rec", records(8), kind)
+        before = kind(f"{server.url}/train/a.rec", batch_size=8, epochs=1)
+        put("a.rec", records(8, 100), kind)
+        after = kind(f"{server.url}/train/a.rec", batch_size=8, epochs=1)
+        assert after.batch(0).tolist() == records(8, 100)
+        assert before.fingerprint() != after.fingerprint()
+
+
+def train(source: Any, folder: Path, steps: int) -> list[int]:
+    """Train some steps, and return the numbers of the records that they had."""
+    with tf.Graph().as_default():
+        batch = staging.staged(source)
+        step = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+        with staging.StagingSession(checkpoint_dir=str(folder)) as sess:
+            return [int(record[:6]) for _ in range(steps) for record in sess.run([batch, step])[0]]
+
+
+def test_a_run_resumes_unless_an_object_was_replaced(server: ObjectServer, put: Any, tmp_path: Path) -> None:
+    local = put("a.rec", records(12))
+
+    def source(files: str) -> Any:
+        return TFRecordSource(files, batch_size=2, epochs=1, shuffle=True, seed=1)
+
+    url = f"{server.url}/train/a.rec"
+    order = [int(record[:6]) for record in everything(source(local))]
+    assert train(source(url), tmp_path / "run", 2) == order[:4]
+    assert train(source(url), tmp_path / "run", 1) == order[4:6]
+    # The files may be copied to this machine, or to the store.
+    assert train(source(local), tmp_path / "run", 1) == order[6:8]
+    assert train(source(url), tmp_path / "run", 1) == order[8:10]
+    another(server, "/train/a.rec")
+    with pytest.raises(ResumeError, match=r"files of the store were replaced \(their sizes or ETags differ\)\."):
+        train(source(url), tmp_path / "run", 1)
+
+
+# Copies.
+
+
+def copies(folder: Path) -> list[str]:
+    return sorted(path.name[:5] for path in folder.iterdir() if path.name.endswith(".copy"))
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_local_copies_are_made_once_and_read(kind: Any, server: ObjectServer, put: Any, tmp_path: Path) -> None:
+    put("a.rec", records(8), kind)
+    put("b.rec", records(8, 8), kind)
+    for _ in range(2):
+        source = kind(f"{server.url}/train/*", batch_size=4, epochs=1, local_cache=tmp_path / "copies")
+        assert copies(tmp_path / "copies") == ["a.rec", "b.rec"]
+        server.reset()
+        assert everything(source) == records(16)
+        assert server.requests == []
+    server.reset()
+    kind(f"{server.url}/train/*", batch_size=4, epochs=1, local_cache=tmp_path / "copies")
+    assert {path for method, path in server.requests if method == "GET"} == {"/train/"}
+    # A replaced file takes the place of its copy.
+    put("b.rec", records(8, 100), kind)
+    source = kind(f"{server.url}/train/*", batch_size=4, epochs=1, local_cache=tmp_path / "copies")
+    assert copies(tmp_path / "copies") == ["a.rec", "b.rec"] and everything(source) == [*records(8), *records(8, 100)]
+
+
+def test_the_limit_removes_the_copies_that_were_used_longest_ago(
+    server: ObjectServer, put: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / "copies"
+    for place, name in enumerate("abc"):
+        put(f"{name}.rec", records(8, 8 * place))
+    limit = int(2.5 * len(server.objects["/train/a.rec"]))
+
+    def source(names: str) -> Any:
+        files = [f"{server.url}/train/{name}.rec" for name in names]
+        return TFRecordSource(files, batch_size=4, epochs=1, local_cache=folder, local_cache_bytes=limit)
+
+    for names, kept in [("a", "a"), ("b", "ab"), ("a", "ab"), ("c", "ac"), ("b", "bc")]:
+        source(names)
+        assert copies(folder) == [f"{name}.rec" for name in kept]
+    # What does not fit is read by ranges.
+    three = source("abc")
+    assert copies(folder) == ["a.rec", "b.rec"]
+    assert everything(three) == records(24)
+    # So is what another process has removed.
+    three = source("abc")
+    for path in folder.glob("*.copy"):
+        path.unlink()
+    assert everything(three) == records(24)
+
+
+def test_an_array_record_file_needs_room(server: ObjectServer, put: Any, tmp_path: Path) -> None:
+    put("a.rec", records(8), ArrayRecordSource)
+    message = (
+        rf"^ArrayRecord file {server.url}/train/a.rec does not fit into the folder '{tmp_path}/copies' beside the "
+        rf"others of this source, and ArrayRecord files are read from local copies\. Raise local_cache_bytes=5\.$"
+    )
+    with pytest.raises(RecordFileError, match=message):
+        ArrayRecordSource(
+            f"{server.url}/train/a.rec", batch_size=1, local_cache=tmp_path / "copies", local_cache_bytes=5
+        )
+
+
+def test_a_process_that_is_killed_leaves_no_wrong_copy(server: ObjectServer, put: Any, tmp_path: Path) -> None:
+    put("a.rec", records(8))
+    url, folder = f"{server.url}/train/a.rec", tmp_path / "copies"
+    begun, end = threading.Event(), threading.Event()
+
+    def hang(request: Handler) -> bool:
+        if request.command == "GET":
+            begun.set()
+            end.wait(600)
+        return False
+
+    server.fault = hang
+    process = multiprocessing.get_context("spawn").Process(target=copy_into, args=(url, str(folder)))
+    process.start()
+    try:
+        assert begun.wait(200)
+        assert [path.suffix for path in folder.iterdir() if path.name != ".lock"] != [".copy"]
+    finally:
+        process.kill()
+        process.join()
+        end.set()
+    server.fault = lambda request: False
+    source = TFRecordSource(url, batch_size=8, epochs=1, local_cache=folder)
+    assert [path.suffix for path in folder.iterdir() if path.name != ".lock"] == [".copy"]
+    assert everything(source) == records(8)
+
+
+def test_invalid_arguments_of_the_copies_are_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for kind in WRITERS:
+        with pytest.raises(
+            ValueError, match=rf"^{kind.__name__} got local_cache_bytes= without local_cache=\. Name the"
+        ):
+            kind("x", batch_size=1, local_cache_bytes=5)
+        with pytest.raises(
+            ValueError, match=rf"^{kind.__name__} got local_cache='s3://b/x', expected a path of this m"
+        ):
+            kind("x", batch_size=1, local_cache="s3://b/x")
+        with pytest.raises(
+            ValueError, match=rf"^{kind.__name__} got local_cache=.*, which is a file, expected the path"
+        ):
+            kind("x", batch_size=1, local_cache=tmp_path / "file")
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(server: ObjectServer, put: Any, monkeypatch: Any) -> None:
+    put("a.rec", records(1))
+    url = f"{server.url}/train/a.rec"
+    with pytest.raises(RecordFileError, match=rf"^cannot copy {url} to the folder '/dev/null/x': Not a directory\.$"):
+        TFRecordSource(url, batch_size=1, local_cache="/dev/null/x")
+    monkeypatch.setenv("STAGING_TF1_CACHE", "/dev/null/x")
+    message = (
+        rf"^cannot copy {url} to the cache folder /dev/null/x to index it: Not a directory\. Set STAGING_TF1_CACHE"
+    )
+    with pytest.raises(RecordFileError, match=message):
+        TFRecordSource(url, batch_size=1)
+
+
+# Writing.
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_files_are_uploaded_when_they_are_complete(kind: Any, server: ObjectServer) -> None:
+    write = WRITERS[kind]
+    names = write({"x": np.arange(10)}, f"{server.url}/out", shards=2)
+    assert names == [f"{server.url}/out-00000-of-00002", f"{server.url}/out-00001-of-00002"]
+    features = {"x": tf.io.FixedLenFeature([], tf.int64)}
+    source = kind(names, batch_size=10, epochs=1, features=features)
+    with tf.Graph().as_default(), tf.Session() as sess:
+        assert sess.run(tf.io.parse_example(source.batch(0), features))["x"].tolist() == list(range(10))
+
+    def broken() -> Iterator[bytes]:
+        yield b"record"
+        raise KeyError("the next one")
+
+    with pytest.raises(KeyError, match="the next one"):
+        write(broken(), f"{server.url}/broken")
+    assert sorted(server.objects) == ["/out-00000-of-00002", "/out-00001-of-00002"]
+    server.fault = forbidden
+    message = rf"^{write.__name__} cannot write to out='{server.url}/x': ClientResponseError: 403, .*\.$"
+    with pytest.raises(RecordFileError, match=message):
+        write([b"record"], f"{server.url}/x")
+
+
+def test_the_command_indexes_and_writes_remote_files(
+    server: ObjectServer, put: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put("a.rec", records(3))
+    put("b.rec", records(3), ArrayRecordSource)
+    assert main(["index", "--check", f"{server.url}/train/*"]) == 0
+    out = capsys.readouterr().out
+    assert f"{server.url}/train/a.rec: 3 records, 0 corrupt, index {tmp_path}/cache/a.rec-" in out
+    assert f"{server.url}/train/b.rec: 3 records, 0 corrupt, an ArrayRecord file with its own index" in out
+    np.savez(tmp_path / "x.npz", x=np.arange(5))
+    assert main(["index", "--write", f"{server.url}/new", "--from", str(tmp_path / "x.npz")]) == 0
+    assert TFRecordSource(f"{server.url}/new", batch_size=1).num_records == 5
+
+
+# S3 itself, where its driver is installed.
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The file system of a server of S3 with an empty bucket `data`."""
+    s3fs, moto = pytest.importorskip("s3fs"), pytest.importorskip("moto.server")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    running = moto.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    running.start()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://{}:{}".format(*running.get_host_and_port()))
+    files = s3fs.S3FileSystem(skip_instance_cache=True)
+    files.mkdir("data")
+    yield files
+    s3fs.S3FileSystem.clear_instance_cache()
+    running.stop()
+
+
+def test_records_in_a_bucket(bucket: Any, tmp_path: Path) -> None:
+    for kind, write in WRITERS.items():
+        names = write({"x": np.arange(40)}, f"s3://data/{kind.__name__}/x", shards=3)
+        expected = write({"x": np.arange(40)}, tmp_path / f"x{len(names[0])}", shards=3)
+        options = dict(batch_size=16, epochs=2, shuffle=True, seed=1)
+        source = kind(f"s3://data/{kind.__name__}/*", **options)
+        assert source.files == names
+        assert everything(source) == everything(kind(expected, **options))
+        # What a listing and the object itself say is the same.
+        assert source.fingerprint() == kind(names, **options).fingerprint()
+    source = TFRecordSource("s3://data/TFRecordSource/*", batch_size=40, epochs=1)
+    first, second = (f"data/TFRecordSource/x-0000{number}-of-00003" for number in (1, 2))
+    bucket.pipe_file(first, bucket.cat_file(first)[::-1])
+    message = (
+        rf"^record file s3://{first} has changed since the source was created: it still has .* bytes, but its ETag"
+    )
+    with pytest.raises(RecordFileError, match=message):
+        source.batch(0)
+    for url in (f"s3://{second}-none", "s3://none/a"):
+        with pytest.raises(RecordFileError, match=rf"^record file {url} does not exist\. Check the URL\.$"):
+            TFRecordSource(url, batch_size=1)
+    with pytest.raises(
+        RecordFileError, match=r"^write_tfrecords cannot write to out='s3://none/a': FileNotFoundError: "
+    ):
+        sources.write_tfrecords([b"x"], "s3://none/a")
