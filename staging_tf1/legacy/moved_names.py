@@ -117,6 +117,8 @@ def advice(full: str) -> str | None:
         return "import the part of tf.contrib that is used, such as staging_tf1.contrib.layers"
     if full.startswith(CONTRIB + "."):
         part = full.split(".")[2]
+        if (left := MODULES.get(f"{CONTRIB}.{part}")) is not None:
+            return f"it left tf.contrib before 1.15. {_of_module(left)}"
         if part not in PARTS:
             return f"TensorFlow 1.15 had no tf.contrib.{part}"
         instead = OURS[part].instead if part in OURS else lost(full)
@@ -140,7 +142,7 @@ def what_is_missing(full: str) -> str | None:
     if full == CONTRIB:
         return None
     part, *below = full.removeprefix(CONTRIB + ".").split(".")
-    if part.startswith("__"):
+    if part.startswith("__") or f"{CONTRIB}.{part}" in MODULES:
         return None
     if part not in PARTS:
         return f"TensorFlow 1.15 had no tf.contrib.{part}; check the spelling"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -183,3 +184,42 @@ def test_names_below_the_api_that_moved_or_are_gone(report: dict[str, Any]) -> N
 
 def test_monkeypatching_reaches_the_program(report: dict[str, Any]) -> None:
     assert report["patched"] == "patched"
+
+
+LEFT_CONTRIB = """
+import json, sys
+import tensorflow as tf
+from tensorflow.contrib import nccl
+from tensorflow.contrib.distributions.python.ops import bernoulli, categorical, distribution
+from tensorflow.contrib.lite.python import tflite_convert
+import tensorflow.contrib.lite as lite
+
+def failing(use):
+    try:
+        use()
+    except Exception as error:
+        return "%s: %s" % (type(error).__name__, error)
+
+sys.modules["tensorflow_gan"] = None
+found = [
+    bernoulli.Bernoulli is tf.distributions.Bernoulli, categorical.Categorical is tf.distributions.Categorical,
+    distribution.Distribution is tf.distributions.Distribution,
+    tf.contrib.lite.TFLiteConverter is tf.lite.TFLiteConverter,
+    lite.TFLiteConverter is tf.lite.TFLiteConverter, callable(tflite_convert.main), callable(nccl.all_sum),
+    failing(lambda: tf.contrib.gan.losses)]
+class Package:
+    losses = "of the package"
+sys.modules["tensorflow_gan"] = Package
+print(json.dumps(found + [tf.contrib.gan.losses]))
+"""
+
+
+def test_modules_that_left_contrib_before_1_15(legacy_run: Run, with_contrib: None, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(LEFT_CONTRIB)
+    assert last_json(legacy_run(program)) == [
+        *[True] * 7,
+        "ModuleNotFoundError: tensorflow.contrib.gan.losses: no module tensorflow_gan. Install it: pip install "
+        "tensorflow-gan.",
+        "of the package",
+    ]

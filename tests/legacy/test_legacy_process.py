@@ -179,7 +179,7 @@ def test_what_is_not_installed_is_named(inside: dict[str, Any]) -> None:
     missing = ("tf.contrib.layers", "tf.contrib.slim", "tensorflow.examples.tutorials")
     assert inside["contrib"] == [
         *(f"{name} {fetch}" for name in missing),
-        "tf.contrib.lite: TensorFlow 1.15 had no tf.contrib.lite. Check the spelling.",
+        "tf.contrib.lookups: TensorFlow 1.15 had no tf.contrib.lookups. Check the spelling.",
     ]
     names = ("tf.layers.dense", "tf.nn.rnn_cell.LSTMCell")
     assert inside.get("keras", []) == ([] if HAS_KERAS_TWO else [f"{name} {KERAS_TWO}" for name in names])

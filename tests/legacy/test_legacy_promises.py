@@ -36,7 +36,10 @@ from staging_tf1.legacy.contrib import homes
             None,
         ),
         ("image.rotate", None, "staging_tf1.contrib.image.rotate"),
-        ("lite.TFLiteConverter", "TensorFlow 1.15 had no tf.contrib.lite; check the spelling", None),
+        ("lookups.index", "TensorFlow 1.15 had no tf.contrib.lookups; check the spelling", None),
+        ("lite.TFLiteConverter", None, None),
+        ("gan.gan_model", None, None),
+        ("distributions.python.ops.bernoulli", None, "staging_tf1.contrib.distributions.python.ops.bernoulli"),
     ],
 )
 def test_what_becomes_of_a_name(name: str, missing: str | None, moves: str | None) -> None:

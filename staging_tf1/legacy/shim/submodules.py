@@ -102,7 +102,13 @@ def _stand_in(fresh: ModuleType) -> None:
         if _gone(below := f"{fresh.__name__}.{name}") is not None:
             return importlib.import_module(below)
         for home in gone.homes:
-            there = value_at(home)
+            try:
+                there = value_at(home)
+            except ModuleNotFoundError as error:
+                if error.name != home.partition(":")[0]:
+                    raise
+                missing = f"{fresh.__name__}.{name}: no module {error.name}. {gone.advice}"
+                raise ModuleNotFoundError(missing, name=error.name) from error
             if hasattr(there, name):
                 return getattr(there, name)
         return removed_name(f"{fresh.__name__}.{name}", gone.advice)

@@ -156,8 +156,25 @@ _GEN_TRAINING_OPS = Gone(("tensorflow.python.ops.gen_training_ops",), "Use tf.ra
 _STATISTICS = Gone((), "tf.data no longer measures statistics; profile with tf.profiler.")
 _TRACKABLE = "Use tf.train.Checkpoint and tf.Module."
 _CONTEXT = Gone(("tensorflow.python.distribute.distribute_lib",), "Use tf.distribute.")
+_DISTRIBUTIONS = """bernoulli beta bijector_impl categorical dirichlet dirichlet_multinomial distribution exponential
+gamma identity_bijector kullback_leibler laplace multinomial normal special_math student_t uniform""".split()
+# Modules that left tf.contrib before 1.15.
+_LEFT_CONTRIB = {
+    "tensorflow.contrib.gan": Gone(("tensorflow_gan",), "Install it: pip install tensorflow-gan."),
+    "tensorflow.contrib.lite": Gone((f"{_V1}:lite",), "Use tf.lite."),
+    **{
+        f"tensorflow.contrib.lite.{name}": Gone((f"tensorflow.lite.{name}",), "Use tf.lite.")
+        for name in ("python", *(f"python.{file}" for file in "convert interpreter lite tflite_convert".split()))
+    },
+    "tensorflow.contrib.nccl": Gone(("tensorflow.python.ops.nccl_ops",), "Use tf.distribute."),
+    **{
+        f"tensorflow.contrib.distributions.python.ops.{name}": Gone((f"tensorflow.python.ops.distributions.{name}",))
+        for name in _DISTRIBUTIONS
+    },
+}
 # Modules that are gone and that old programs import at their top, though they may never use them.
 MODULES: dict[str, Gone] = {
+    **_LEFT_CONTRIB,
     "tensorflow.core.framework.remote_fused_graph_execute_info_pb2": Gone((), "The op that used it was removed, too."),
     "tensorflow.python.data.experimental.ops.distribute_options": _DATA_OPTIONS,
     "tensorflow.python.data.experimental.ops.optimization_options": _DATA_OPTIONS,
