@@ -1,4 +1,4 @@
-"""Functions and methods of Pillow 9.5 and pandas 1 that need more than another name."""
+"""Functions and methods of Pillow 9.5, pandas 1, h5py 2 and PyYAML 5 that need more than another name."""
 
 from __future__ import annotations
 
@@ -197,3 +197,17 @@ def replace(
 @functools.cache
 def _log_once() -> None:
     _log.warning("Series.str.replace() without regex= takes a regular expression, as in pandas 1.")
+
+
+# ---- h5py and PyYAML
+
+
+@property  # type: ignore[misc]  # of h5py.Dataset
+def value(self: Any) -> Any:
+    """All of a dataset, as an array or a scalar."""
+    return self[()]
+
+
+def with_loader(genuine: Callable[..., Any], stream: Any, Loader: Any = None) -> Any:  # PyYAML's spelling
+    """Read YAML. Without a `Loader` it is `FullLoader`, as in PyYAML 5."""
+    return genuine(stream, importlib.import_module("yaml").FullLoader if Loader is None else Loader)

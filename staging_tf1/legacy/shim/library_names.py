@@ -1,4 +1,4 @@
-"""Names that Pillow, pandas, Keras and setuptools have removed since 2018, and their current homes.
+"""Names that other libraries have removed since 2018, and their current homes.
 
 A name is restored if it then means what it meant in the last release that had it. Any other has "!" and what to do
 instead. tests/legacy/test_legacy_libraries.py compares the results with those of the old releases.
@@ -69,6 +69,7 @@ _FRAMES = {
 }
 # Library -> "module:Class" -> removed attribute -> current home, or "!" and what to do instead.
 _METHODS: dict[str, dict[str, dict[str, str]]] = {
+    "h5py": {"h5py:Dataset": _ours("value")},
     "Pillow": {
         "PIL.ImageDraw:ImageDraw": _ours("multiline_textsize", "textsize"),
         "PIL.ImageFont:FreeTypeFont": _ours("getoffset", "getsize", "getsize_multiline"),
@@ -96,8 +97,12 @@ _METHODS: dict[str, dict[str, dict[str, str]]] = {
         },
     },
 }
-# As _METHODS, for methods that are there and have changed. The home gets the changed method as its first argument.
-_CHANGED: dict[str, dict[str, dict[str, str]]] = {"pandas": {"pandas:Series.str": _ours("replace")}}
+# As _METHODS, for methods that are there and have changed, and for functions of modules. The home gets the changed
+# method or function as its first argument.
+_CHANGED: dict[str, dict[str, dict[str, str]]] = {
+    "PyYAML": {"yaml": dict.fromkeys(("load", "load_all"), f"{_OURS}:with_loader")},
+    "pandas": {"pandas:Series.str": _ours("replace")},
+}
 
 NAMES = {module: names for library in _NAMES.values() for module, names in library.items()}
 METHODS = {owner: names for library in _METHODS.values() for owner, names in library.items()}

@@ -45,7 +45,7 @@ OFFERED = {*MODULES, *(owner.partition(":")[0] for owners in _OF_CLASSES for own
 
 
 def offer(module: ModuleType, origin: Origin) -> None:
-    """Add the removed names of a loaded module of `OFFERED`, and those of its classes."""
+    """Add the removed names of a loaded module of `OFFERED`, those of its classes, and its changed functions."""
     if module.__name__ in MODULES:
         _offer_names(module, origin)
     for owners in _OF_CLASSES:
@@ -79,10 +79,29 @@ def _offer_names(module: ModuleType, origin: Origin) -> None:
 def _offer_attributes(owner: str, names: Mapping[str, str], origin: Origin) -> None:
     kind = value_at(owner)
     for name, home in names.items():
+        if isinstance(kind, ModuleType):
+            if not isinstance(there := getattr(kind, name), _Function):
+                setattr(kind, name, _Function(origin, home, there))
+            continue
         there = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
         is_changed = owner in library_names.CHANGED
         if not isinstance(there, _Attribute) and (there is not None) == is_changed:
             setattr(kind, name, _Attribute(origin, f"{owner.replace(':', '.')}.{name}", home, there))
+
+
+class _Function:
+    """A function of a module that has changed, and that user code sees as in an old release."""
+
+    def __init__(self, origin: Origin, home: str, genuine: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, genuine)
+        self._origin = origin
+        self._home = home
+        self._genuine = genuine
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._origin.sees_old_names(sys._getframe(1)):
+            return value_at(self._home)(self._genuine, *args, **kwargs)
+        return self._genuine(*args, **kwargs)
 
 
 class _Attribute:
