@@ -223,3 +223,34 @@ def test_modules_that_left_contrib_before_1_15(legacy_run: Run, with_contrib: No
         "tensorflow-gan.",
         "of the package",
     ]
+
+
+MOCKS = """
+import json
+import tensorflow as tf
+from unittest import mock as of_python
+{imports}
+found = []
+{code}
+print(json.dumps(found + [hasattr(tf.get_variable("x", [2]), "op")]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "code"),
+    [
+        ("unittest.mock", "with of_python.patch.object(tf, 'get_variable') as f: found += [tf.get_variable is f]"),
+        ("mock", "with mock.patch.object(tf, 'get_variable') as f: found += [tf.get_variable is f]"),
+        ("mock", "with mock.patch('tensorflow.get_variable') as f: found += [tf.get_variable is f]"),
+        (
+            "pytest",
+            "with pytest.MonkeyPatch.context() as patch:\n"
+            "    patch.setattr(tf, 'get_variable', 3)\n    found += [tf.get_variable == 3]",
+        ),
+    ],
+)
+def test_programs_replace_names_of_tf(package: str, code: str, legacy_run: Run, tmp_path: Path) -> None:
+    pytest.importorskip(package)
+    program = tmp_path / "program.py"
+    program.write_text(MOCKS.format(imports=f"import {package}", code=code))
+    assert last_json(legacy_run(program)) == [True, True]

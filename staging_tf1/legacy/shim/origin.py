@@ -18,7 +18,8 @@ _OWN_FOLDER = os.path.dirname(_LEGACY)
 # The genuine files of TensorFlow 1.15.5, wherever they are, see TensorFlow 1, and so does what serves them.
 _LENT = ("tensorflow.contrib", "tensorflow.examples", "staging_tf1.contrib", *LENT_FILES)
 # In a function that AutoGraph has converted, it makes each call: also those of hasattr(tf, name), which have no frame.
-_AUTOGRAPH = ("tensorflow.python.autograph",)
+# The others replace attributes of modules for their caller, as unittest.mock of the standard library does.
+_FOR_THEIR_CALLER = ("tensorflow.python.autograph", "mock", "_pytest.monkeypatch")
 
 
 class Kind(enum.Enum):
@@ -27,7 +28,7 @@ class Kind(enum.Enum):
     USER = "user"
     LENT = "lent"  # a genuine module of TensorFlow 1.15.5, which always sees TF1
     LIBRARY = "library"
-    TRANSPARENT = "transparent"  # the standard library, AutoGraph and this package act on behalf of their caller
+    TRANSPARENT = "transparent"  # the standard library, AutoGraph, mock and this package act for their caller
 
 
 class Origin:
@@ -102,7 +103,7 @@ class Origin:
             return Kind.USER
         if isinstance(name, str) and is_lent(name):
             return Kind.LENT
-        if isinstance(name, str) and _is_below(name, _AUTOGRAPH):
+        if isinstance(name, str) and _is_below(name, _FOR_THEIR_CALLER):
             return Kind.TRANSPARENT
         if isinstance(name, str) and name.partition(".")[0] in self._packages:
             return Kind.USER
