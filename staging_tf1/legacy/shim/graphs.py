@@ -94,7 +94,7 @@ def _change_split(module: ModuleType) -> None:
 
 
 def _change_convolution(module: ModuleType) -> None:
-    """Let convolutional layers make the constant of their dilation."""
+    """Let convolutional layers make the constant of their dilation, and refuse a part of a filter."""
     tf = module.__dict__.get("tf")
     if tf is None:
         return  # Keras 3
@@ -105,7 +105,14 @@ def _change_convolution(module: ModuleType) -> None:
             tf.constant(self.dilation_rate, tf.int32, name="dilation_rate")
         return result
 
+    def with_filters(genuine: Any, self: Any, *arguments: Any, **how: Any) -> Any:
+        filters = how.get("filters", arguments[1] if len(arguments) > 1 else None)
+        if isinstance(filters, float) and not filters.is_integer():
+            raise ValueError(f"Ambiguous dimension: {filters}")  # Keras 2 rounds it
+        return genuine(self, *arguments, **how)
+
     _wrap(module.__dict__["Conv"], "convolution_op", as_before)
+    _wrap(module.__dict__["Conv"], "__init__", with_filters)
 
 
 def _change_normalization(module: ModuleType) -> None:
