@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from staging_tf1.legacy.contrib.homes import PARTS
+from staging_tf1.legacy.contrib.modules import maker
 from staging_tf1.legacy.shim.installation import lend
 from staging_tf1.legacy.shim.keras_two import choose
 
@@ -42,9 +43,18 @@ def __getattr__(name: str) -> Any:
 
 
 def module_of(alias: str) -> ModuleType:
-    """Return the module of `tf.contrib` with the name `alias` here. Importing it imports this module."""
+    """Return the module of `tf.contrib` with the name `alias` here. Importing it imports this module.
+
+    Raises RemovedModuleError, which says what to do, if there is none.
+    """
     choose()
-    return importlib.import_module(alias.replace(__name__, "tensorflow.contrib", 1))
+    full = alias.replace(__name__, "tensorflow.contrib", 1)
+    try:
+        return importlib.import_module(full)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{full}.".startswith(f"{error.name}."):
+            maker(error.name)  # raises
+        raise
 
 
 def __dir__() -> list[str]:

@@ -93,6 +93,39 @@ def test_in_plain_python_only_the_parts_see_tensorflow_1(with_contrib: None, run
     assert report == {"rate": 0.1, "shape": [2, 4], "initializer": True, "leaks": [False] * 5}
 
 
+IMPORTS = """
+import json
+import tensorflow.compat.v1 as tf
+found = []
+for how in (
+    "from staging_tf1.contrib import slim", "import staging_tf1.contrib.slim as slim",
+    "from staging_tf1.contrib.framework.python.ops import arg_scope", "from staging_tf1.contrib import lookups",
+    "from staging_tf1.contrib import staging",
+):
+    try:
+        exec(how)
+        found.append("")
+    except ImportError as error:
+        found.append(str(error))
+print(json.dumps(found))
+"""
+
+
+def test_in_plain_python_a_part_that_is_not_fetched_says_so(run_python: Run, tmp_path: Path) -> None:
+    fetch = (
+        "is not in TensorFlow 2. Fetch it from TensorFlow 1.15.5 (110 MB, once): staging-tf1 contrib fetch. The "
+        "program itself needs no change."
+    )
+    ran = run_python("-c", IMPORTS, env={**QUIET, "STAGING_TF1_CACHE": str(tmp_path)})
+    assert last_json(ran) == [
+        f"tf.contrib.slim {fetch}",
+        f"tf.contrib.slim {fetch}",
+        f"tf.contrib.framework {fetch}",
+        "tf.contrib.lookups: TensorFlow 1.15 had no tf.contrib.lookups. Check the spelling.",
+        "",
+    ]
+
+
 def test_estimator_can_be_lent_alone(run_python: Run) -> None:
     v2 = "LinearClassifierV2"
     assert last_json(run_python("-c", ONLY, env=QUIET)) == [
