@@ -26,6 +26,8 @@ ENTRIES = [
     for owner, names in table.items()
     for name, home in names.items()
 ]
+FIGURE = "matplotlib.use('Agg')\nimport matplotlib.pyplot as plt\nfigure = plt.figure(figsize=(0.4, 0.3))\n"
+DRAW = "figure.canvas.draw()\n"
 HOMES = sorted({home for _, _, home in ENTRIES if home[0] != "!"})
 
 
@@ -53,10 +55,20 @@ def test_the_names_do_what_they_did(library: str, legacy_run: Run) -> None:
         ("yaml", "print(yaml.load(Loader=yaml.BaseLoader, stream='a: 1'))", "{'a': '1'}"),
         ("h5py", "print(h5py.File('x.h5', 'w').create_dataset('x', data=[1, 2]).value)", "[1 2]"),
         ("h5py", "print(h5py.File('x.h5', 'w').create_dataset('x', data=2.5).value)", "2.5"),
+        (
+            "matplotlib",
+            f"{FIGURE}figure.add_subplot('111')\nfigure.canvas.draw()\nprint(len(figure.canvas.tostring_rgb()))",
+            "3600",
+        ),
+        ("matplotlib", f"{FIGURE}print(figure.add_subplot('212').get_subplotspec().get_geometry())", "(2, 1, 1, 1)"),
+        ("matplotlib", f"{FIGURE}print(plt.subplot('221').get_subplotspec().get_geometry())", "(2, 2, 0, 0)"),
+        ("matplotlib", f"{FIGURE}print(plt.subplot(2, 2, 3).get_subplotspec().get_geometry())", "(2, 2, 2, 2)"),
     ],
 )
-def test_programs_read_files_as_before(library: str, code: str, printed: str, legacy_run: Run, tmp_path: Path) -> None:
-    """The output is that of PyYAML 5.4 and h5py 2.10."""
+def test_programs_use_files_and_figures_as_before(
+    library: str, code: str, printed: str, legacy_run: Run, tmp_path: Path
+) -> None:
+    """The output is that of PyYAML 5.4, h5py 2.10 and matplotlib 3.2."""
     pytest.importorskip(library)
     program = tmp_path / "program.py"
     program.write_text(f"import os; os.chdir({str(tmp_path)!r})\nimport {library}\n{code}\n")

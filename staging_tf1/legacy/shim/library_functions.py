@@ -1,4 +1,4 @@
-"""Functions and methods of Pillow 9.5, pandas 1, h5py 2 and PyYAML 5 that need more than another name."""
+"""Functions and methods of old releases of other libraries that need more than another name."""
 
 from __future__ import annotations
 
@@ -197,6 +197,21 @@ def replace(
 @functools.cache
 def _log_once() -> None:
     _log.warning("Series.str.replace() without regex= takes a regular expression, as in pandas 1.")
+
+
+# ---- matplotlib
+
+
+def tostring_rgb(self: Any) -> bytes:
+    """Return the bytes of the picture, three a pixel, of a `FigureCanvasAgg`."""
+    picture: bytes = importlib.import_module("numpy").asarray(self.buffer_rgba())[..., :3].tobytes()
+    return picture
+
+
+def with_digits(genuine: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Add a subplot, whose place may be a string of three digits."""
+    are_digits = [isinstance(each, str) and len(each) == 3 and each.isdecimal() for each in args]
+    return genuine(*(int(each) if digits else each for each, digits in zip(args, are_digits)), **kwargs)
 
 
 # ---- h5py and PyYAML

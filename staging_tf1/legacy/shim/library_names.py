@@ -70,6 +70,7 @@ _FRAMES = {
 # Library -> "module:Class" -> removed attribute -> current home, or "!" and what to do instead.
 _METHODS: dict[str, dict[str, dict[str, str]]] = {
     "h5py": {"h5py:Dataset": _ours("value")},
+    "matplotlib": {"matplotlib.backends.backend_agg:FigureCanvasAgg": _ours("tostring_rgb")},
     "Pillow": {
         "PIL.ImageDraw:ImageDraw": _ours("multiline_textsize", "textsize"),
         "PIL.ImageFont:FreeTypeFont": _ours("getoffset", "getsize", "getsize_multiline"),
@@ -100,6 +101,10 @@ _METHODS: dict[str, dict[str, dict[str, str]]] = {
 # As _METHODS, for methods that are there and have changed, and for functions of modules. The home gets the changed
 # method or function as its first argument.
 _CHANGED: dict[str, dict[str, dict[str, str]]] = {
+    "matplotlib": {
+        "matplotlib.figure:Figure": {"add_subplot": f"{_OURS}:with_digits"},
+        "matplotlib.pyplot": {"subplot": f"{_OURS}:with_digits"},
+    },
     "PyYAML": {"yaml": dict.fromkeys(("load", "load_all"), f"{_OURS}:with_loader")},
     "pandas": {"pandas:Series.str": _ours("replace")},
 }
