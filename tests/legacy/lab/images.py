@@ -169,3 +169,134 @@ def nvidia_resnet(clone: Path, data: Path) -> Job:
         "main.py --arch=resnet50 --mode=training_benchmark --iter_unit=batch --num_iter=5 --warmup_steps=1 "
         "--display_every=1 --batch_size=4 --synthetic_data_size=64 --results_dir={out}".split()
     )
+
+
+def pointnet(clone: Path, data: Path) -> Job:
+    """ModelNet's files, of random points."""
+    import h5py
+
+    folder = data / "overlay" / "data" / "modelnet40_ply_hdf5_2048"
+    folder.mkdir(parents=True)
+    draw = np.random.RandomState(31)
+    for name, count in (("train", 64), ("test", 16)):
+        with h5py.File(folder / f"{name}.h5", "w") as file:
+            file["data"] = draw.rand(count, 2048, 3).astype(np.float32)
+            file["label"] = draw.randint(0, 40, [count, 1]).astype(np.uint8)
+        write(folder / f"{name}_files.txt", f"data/modelnet40_ply_hdf5_2048/{name}.h5")
+    return Job("train.py --num_point=64 --batch_size=16 --max_epoch=3 --optimizer=momentum --log_dir={out}/log".split())
+
+
+def mnist_vae(clone: Path, data: Path) -> Job:
+    """Pictures in MNIST's format."""
+    mnist(data / "overlay" / "data", 60000, 10000)
+    return Job("run_main.py --dim_z=4 --n_hidden=32 --batch_size=1000 --num_epochs=2 --results_path={out}".split())
+
+
+def cyclegan(clone: Path, data: Path) -> Job:
+    """A picture of each kind, because threads shuffle them; the program's own script makes the records."""
+    for name, low in (("X", 0), ("Y", 128)):
+        picture(data / name / "0.jpg", 64, 64, 0, low)
+    kinds = [f"--{name}_input_dir={{data}}/{name} --{name}_output_file={{data}}/{name}.records" for name in "XY"]
+    return Job(
+        "train.py --X={data}/X.records --Y={data}/Y.records --image_size=64 --ngf=4".split(),
+        prepare=[["build_data.py", *" ".join(kinds).split()]],
+    )
+
+
+DETECTION = """
+model {
+  ssd {
+    num_classes: 2
+    box_coder { faster_rcnn_box_coder { y_scale: 10.0 x_scale: 10.0 height_scale: 5.0 width_scale: 5.0 } }
+    matcher { argmax_matcher { matched_threshold: 0.5 unmatched_threshold: 0.5 force_match_for_each_row: true } }
+    similarity_calculator { iou_similarity {} }
+    anchor_generator { ssd_anchor_generator { num_layers: 6 min_scale: 0.2 max_scale: 0.95 aspect_ratios: 1.0 } }
+    image_resizer { fixed_shape_resizer { height: 96 width: 96 } }
+    box_predictor {
+      convolutional_box_predictor {
+        min_depth: 0 max_depth: 0 num_layers_before_predictor: 0 kernel_size: 1 box_code_size: 4
+        conv_hyperparams {
+          activation: RELU_6
+          regularizer { l2_regularizer { weight: 0.00004 } }
+          initializer { truncated_normal_initializer { stddev: 0.03 } }
+        }
+      }
+    }
+    feature_extractor {
+      type: "ssd_mobilenet_v1" min_depth: 8 depth_multiplier: 0.25
+      conv_hyperparams {
+        activation: RELU_6
+        regularizer { l2_regularizer { weight: 0.00004 } }
+        initializer { truncated_normal_initializer { stddev: 0.03 } }
+        batch_norm { train: true scale: true center: true decay: 0.9997 epsilon: 0.001 }
+      }
+    }
+    loss {
+      classification_loss { weighted_sigmoid {} }
+      localization_loss { weighted_smooth_l1 {} }
+      classification_weight: 1.0 localization_weight: 1.0
+    }
+    normalize_loss_by_num_matches: true
+    post_processing {
+      batch_non_max_suppression {
+        score_threshold: 0.1 iou_threshold: 0.6 max_detections_per_class: 10 max_total_detections: 10
+      }
+      score_converter: SIGMOID
+    }
+  }
+}
+train_config {
+  batch_size: 2 num_steps: 3 batch_queue_capacity: 2 num_batch_queue_threads: 1 prefetch_queue_capacity: 1
+  optimizer { adam_optimizer { learning_rate { constant_learning_rate { learning_rate: 0.001 } } } }
+  data_augmentation_options { random_horizontal_flip {} }
+}
+train_input_reader {
+  shuffle: false num_readers: 1 queue_capacity: 4 min_after_dequeue: 2
+  label_map_path: "labels.pbtxt"
+  tf_record_input_reader { input_path: "DATA/boxes.records" }
+}
+eval_config { num_examples: 4 }
+eval_input_reader {
+  shuffle: false num_readers: 1 queue_capacity: 4 min_after_dequeue: 2
+  label_map_path: "labels.pbtxt"
+  tf_record_input_reader { input_path: "DATA/boxes.records" }
+}
+"""
+
+
+def object_detection(clone: Path, data: Path) -> Job:
+    """Pictures with a box each, and a small MobileNet with SSD."""
+    for number in range(8):
+        picture(data / "pictures" / f"{number}.jpg", 96, 96, number)
+    write(data / "overlay" / "labels.pbtxt", *(f"item {{ id: {n} name: 'kind{n}' }}" for n in (1, 2)))
+    write(data / "overlay" / "small.config", DETECTION.replace("DATA", str(data)))
+    return Job(
+        "object_detection/train.py --train_dir={out} --pipeline_config_path=small.config".split(),
+        prepare=[
+            [MAKERS, "box_records", "{data}/pictures", "{data}/boxes.records"],
+            [MAKERS, "messages", "object_detection/protos", "{data}/overlay"],
+        ],
+    )
+
+
+def tf_unet(clone: Path, data: Path) -> Job:
+    """The program's own circles."""
+    lines = [
+        "from tf_unet import image_gen, unet",
+        "circles = image_gen.GrayScaleDataProvider(nx=200, ny=200, cnt=6, rectangles=False)",
+        "net = unet.Unet(channels=circles.channels, n_class=circles.n_class, layers=2, features_root=4)",
+        "trainer = unet.Trainer(net, optimizer='momentum', opt_kwargs=dict(momentum=0.2))",
+        "trainer.train(circles, 'trained', training_iters=4, epochs=3, dropout=0.75, display_step=2)",
+    ]
+    write(data / "overlay" / "circles.py", *lines)
+    return Job(["circles.py"])
+
+
+def ugatit(clone: Path, data: Path) -> Job:
+    """A picture of each kind: it takes them in the order of the file system."""
+    for name, low in (("trainA", 0), ("trainB", 128)):
+        picture(data / "overlay" / "dataset" / "kinds" / name / "0.jpg", 64, 64, 0, low)
+    return Job(
+        "main.py --dataset=kinds --epoch=1 --iteration=3 --ch=4 --n_res=4 --n_dis=3 --img_size=64 --light=True "
+        "--augment_flag=False --print_freq=100 --save_freq=100".split()
+    )

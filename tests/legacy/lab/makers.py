@@ -67,6 +67,43 @@ def imagenet_records(pictures, records):
             writer.write(example.SerializeToString())
 
 
+def box_records(pictures, records):
+    """Write pictures as the records of object_detection, with one box each."""
+    import tensorflow as tf
+
+    def feature(kind, *values):
+        return tf.train.Feature(**{kind: {"value": values}})
+
+    with tf.python_io.TFRecordWriter(records) as writer:
+        for number, path in enumerate(sorted(glob.glob(os.path.join(pictures, "*.jpg")))):
+            with open(path, "rb") as file:
+                encoded = file.read()
+            features = {
+                "image/encoded": feature("bytes_list", encoded),
+                "image/format": feature("bytes_list", b"jpeg"),
+                "image/filename": feature("bytes_list", os.path.basename(path).encode()),
+                "image/source_id": feature("bytes_list", str(number).encode()),
+                "image/height": feature("int64_list", 96),
+                "image/width": feature("int64_list", 96),
+                "image/object/bbox/xmin": feature("float_list", 0.1 + number / 20),
+                "image/object/bbox/xmax": feature("float_list", 0.5 + number / 20),
+                "image/object/bbox/ymin": feature("float_list", 0.2),
+                "image/object/bbox/ymax": feature("float_list", 0.7),
+                "image/object/class/text": feature("bytes_list", b"kind%d" % (1 + number % 2)),
+                "image/object/class/label": feature("int64_list", 1 + number % 2),
+            }
+            writer.write(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
+
+
+def messages(folder, into):
+    """Compile the messages of protobuf below the current folder."""
+    from grpc_tools import protoc
+
+    files = sorted(glob.glob(os.path.join(folder, "*.proto")))
+    os.makedirs(into, exist_ok=True)
+    assert protoc.main(["protoc", "-I.", "--python_out=" + into, *files]) == 0
+
+
 def keep_data(program, folder):
     """Run a program that writes into the folder `data` beside it, and copy that folder."""
     sys.path.insert(0, os.getcwd())

@@ -169,3 +169,174 @@ def example(name: str) -> Callable[[Path, Path], Job]:
         return Job([f"tensorflow_v1/examples/{name}.py"])
 
     return driver
+
+
+def deepspeech(clone: Path, data: Path) -> Job:
+    """A recording and its text, 12 times: threads shuffle what the program reads.
+
+    Its decoder is compiled, and is only used after the training.
+    """
+    path = data / "yes.wav"
+    sound(path, 1.2, 30)
+    line = f"{path},{path.stat().st_size},yes go no stop"
+    write(data / "train.csv", "wav_filename,wav_filesize,transcript", *[line] * 12)
+    names = ("ctc_beam_search_decoder", "ctc_beam_search_decoder_batch", "Scorer")
+    write(data / "overlay" / "ds_ctcdecoder.py", *(f"{name} = None" for name in names))
+    return Job(
+        "DeepSpeech.py --train_files={data}/train.csv --dev_files={data}/train.csv --notest --epoch=3 "
+        "--train_batch_size=4 --dev_batch_size=4 --n_hidden=32 --checkpoint_dir={out}/model --summary_dir={out}/log "
+        "--learning_rate=0.001 --noshow_progressbar --log_level=0".split()
+    )
+
+
+# Its environment, DeepMind Lab, is no package. This one gives pictures, and the action as the reward. The program is
+# for Python 2: it makes names of bytes with str(), and adds a str to names that are bytes.
+AGENT = """\
+import glob
+import sys
+import types
+
+import numpy as np
+
+sys.modules["deepmind_lab"] = types.ModuleType("deepmind_lab")
+import tensorflow as tf
+
+import environments
+import experiment
+
+
+class Environment(environments.PyProcessDmLab):
+    def __init__(self, level, config, num_action_repeats, seed):
+        self._draw = np.random.RandomState(seed)
+        self._steps = 0
+        self._shape = [config["height"], config["width"], 3]
+
+    def initial(self):
+        return [self._draw.randint(0, 256, self._shape).astype(np.uint8), b"go to the door"]
+
+    def step(self, action):
+        self._steps += 1
+        return np.float32(action.sum() / 20), np.array(self._steps % 7 == 0), self.initial()
+
+    def close(self):
+        pass
+
+    def __getattr__(self, name):
+        return getattr(self, name[2:-1]) if name.startswith("b'") else object.__getattribute__(self, name)
+
+
+class Numpy:
+    def repeat(self, names, *how):
+        return np.repeat(np.array(names).astype(str), *how)
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+
+def main(arguments):
+    experiment.main(arguments)
+    for path in glob.glob(tf.flags.FLAGS.logdir + "/events*"):
+        for event in tf.train.summary_iterator(path):
+            for value in event.summary.value:
+                if value.tag == "total_loss":
+                    print("total_loss", value.simple_value)
+
+
+environments.PyProcessDmLab = Environment
+experiment.np = Numpy()
+tf.app.run(main)
+"""
+
+
+def scalable_agent(clone: Path, data: Path) -> Job:
+    """One actor in an environment of random pictures."""
+    write(data / "overlay" / "agent.py", AGENT)
+    return Job(
+        "agent.py --logdir={out} --num_actors=1 --batch_size=1 --unroll_length=7 --total_environment_frames=400 "
+        "--width=32 --height=24".split()
+    )
+
+
+def dnc(clone: Path, data: Path) -> Job:
+    """The program's own sequences to copy."""
+    return Job("train.py --num_training_iterations=6 --report_interval=2 --checkpoint_dir={out}".split())
+
+
+def learning_to_learn(clone: Path, data: Path) -> Job:
+    """The program's own functions to minimize."""
+    return Job("train.py --problem=simple --num_epochs=6 --log_period=1 --evaluation_period=3".split())
+
+
+def gae(clone: Path, data: Path) -> Job:
+    """Cora, which comes with the program."""
+    return Job(["train.py", "--epochs=4"])
+
+
+def deepfm(clone: Path, data: Path) -> Job:
+    """The columns of the program's competition, of random numbers."""
+    draw = np.random.RandomState(34)
+    names = [f"ps_reg_{n:02}" for n in (1, 2, 3)] + [f"ps_car_{n}" for n in (12, 13, 14, 15)] + ["ps_ind_01"]
+    folder = data / "overlay" / "example"
+    for name, count in (("train", 600), ("test", 60)):
+        lines = [["id", *(["target"] if name == "train" else []), *names]]
+        for number in range(count):
+            target = [str(number % 3 % 2)] if name == "train" else []
+            lines.append([str(number), *target, *(f"{x:.3f}" for x in draw.rand(7)), str(draw.randint(4))])
+        write(folder / "data" / f"{name}.csv", *(",".join(line) for line in lines))
+    write(folder / "yellowfin.py", "YFOptimizer = None")  # an optimizer from another repository, which it does not use
+    (folder / "fig").mkdir()
+    (folder / "output").mkdir()
+    return Job(["main.py"])
+
+
+def graphsage(clone: Path, data: Path) -> Job:
+    """A graph of 200 nodes in the program's files."""
+    draw = np.random.RandomState(35)
+    count = 200
+    nodes = [{"id": n, "val": n % 10 == 8, "test": n % 10 == 9} for n in range(count)]
+    links = [{"source": n, "target": int(m)} for n in range(count) for m in draw.randint(0, count, 4) if n != m]
+    graph = {"directed": False, "multigraph": False, "graph": {}, "nodes": nodes, "links": links}
+    numbers = {str(n): n for n in range(count)}
+    classes = {str(n): [int(n % 3 == k) for k in range(3)] for n in range(count)}
+    for name, content in (("G", graph), ("id_map", numbers), ("class_map", classes)):
+        write(data / f"toy-{name}.json", json.dumps(content))
+    np.save(data / "toy-feats.npy", draw.rand(count, 8))
+    return Job(
+        "-m graphsage.supervised_train --train_prefix={data}/toy --model=graphsage_mean --epochs=2 --batch_size=32 "
+        "--dim_1=8 --dim_2=8 --max_degree=8 --samples_1=4 --samples_2=2 --print_every=1 --base_log_dir={out}".split()
+    )
+
+
+ADANET = """\
+import adanet
+import numpy as np
+import tensorflow as tf
+from adanet.examples import simple_dnn
+
+tf.logging.set_verbosity(tf.logging.INFO)
+draw = np.random.RandomState(36)
+x = draw.rand(64, 4).astype(np.float32)
+y = (x.sum(1, keepdims=True) > 2).astype(np.float32)
+
+
+def read():
+    return tf.data.Dataset.from_tensor_slices(({"x": x}, y)).repeat().batch(16).make_one_shot_iterator().get_next()
+
+
+columns = [tf.feature_column.numeric_column("x", [4])]
+estimator = adanet.Estimator(
+    head=tf.contrib.estimator.binary_classification_head(),
+    subnetwork_generator=simple_dnn.Generator(
+        feature_columns=columns, optimizer=tf.train.AdamOptimizer(0.01), layer_size=8, seed=1),
+    max_iteration_steps=10,
+    evaluator=adanet.Evaluator(input_fn=read, steps=2),
+    config=tf.estimator.RunConfig(tf_random_seed=1, log_step_count_steps=5, save_checkpoints_steps=10))
+estimator.train(read, max_steps=20)
+print("end", estimator.evaluate(read, steps=2)["average_loss"])
+"""
+
+
+def adanet(clone: Path, data: Path) -> Job:
+    """A classifier that grows by networks of the program's example."""
+    write(data / "overlay" / "grow.py", ADANET)
+    return Job(["grow.py"])

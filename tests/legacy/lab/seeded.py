@@ -11,6 +11,7 @@ values come from numpy.linalg.svd, whose vectors have other signs in each releas
 from __future__ import annotations
 
 import collections
+import importlib
 import os
 import random
 import runpy
@@ -20,6 +21,8 @@ import zlib
 
 # The environment variable with the file for the time of each run.
 RUNS = "LAB_RUNS"
+# The one with the modules that left tf.contrib before 1.15.5, such as "gan=tensorflow_gan".
+EARLIER = "LAB_EARLIER"
 
 
 def same_seeds():
@@ -76,10 +79,25 @@ def note_runs(path):
     session.BaseSession.run = run
 
 
+def earlier_modules(pairs):
+    """Give TensorFlow 1.15.5 the modules that its own releases before had, so that a program of their time runs."""
+    import tensorflow as tf
+
+    for name, home in (pair.split("=") for pair in pairs.split()):
+        full = "tensorflow.contrib." + name
+        sys.modules[full] = importlib.import_module(home)
+        parent, _, last = full.rpartition(".")
+        setattr(importlib.import_module(parent), last, sys.modules[full])
+        if "." not in name:
+            setattr(tf.contrib, name, sys.modules[full])
+
+
 def main():
     as_module = sys.argv[1] == "-m"
     sys.argv = sys.argv[2 if as_module else 1 :]
     same_seeds()
+    if "staging_tf1" not in sys.modules:
+        earlier_modules(os.environ.get(EARLIER, ""))
     if RUNS in os.environ:
         note_runs(os.environ[RUNS])
     import numpy

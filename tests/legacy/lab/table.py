@@ -46,6 +46,18 @@ MODELS = ("tensorflow/models", "7b5606a5d6e469a090bce3b443915747a01e3521")
 EXAMPLES = ("aymericdamien/TensorFlow-Examples", "6dcbe14649163814e72a22a999f20c5e247ce988")
 BASELINES = ("openai/baselines", "ea25b9e8b234e6ee1bca43083f8f3cf974143998")
 
+# What left tf.contrib before 1.15.5, which gets it for the program.
+DISTRIBUTIONS = " ".join(
+    f"distributions.python.ops.{name}=tensorflow.python.ops.distributions.{name}"
+    for name in ("bernoulli", "categorical")
+)
+LITE = "lite=tensorflow.lite lite.python=tensorflow.lite.python"
+GAN = "gan=tensorflow_gan"
+# The messages of sonnet were made by an older protobuf.
+OLD_MESSAGES = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
+SONNET = ("--package=sonnet",)
+SONNET_PACKAGES = ("dm-sonnet 1.36", "tensorflow-probability")
+
 ROWS = [
     Row("bert_classifier", *BERT, "run_classifier.py", text.bert_classifier, "CoLA's format, 96 sentences", 1,
         BERT_LOSS,
@@ -159,4 +171,67 @@ ROWS = [
         r"total_ips : ([\d.]+)", folder="TensorFlow/Classification/ConvNets", deterministic=False,
         known="dllogger is only on GitHub, DALI on NVIDIA's index, and horovod must be built against the installed "
         "TensorFlow. With stand-ins for the three it trains on 2.21."),
+    Row("opennmt", "OpenNMT/OpenNMT-tf", "d2071c759a383d6d60b1e5a39d36db0a36c7ceef",
+        "onmt-main train", text.opennmt, "200 pairs of sentences", 6, r"loss = ([\d.]+)",
+        environment={"PYTHONPATH": "."}, packages=("pyonmttok", "rouge", "sacrebleu")),
+    Row("tensor2tensor", "tensorflow/tensor2tensor", "06862886125f5b5d262e2b0e6ffeba059dc0d57d",
+        "t2t-trainer", text.tensor2tensor, "numbers to reverse", 1, r"Loss for final step: (\d+\.\d+)",
+        deterministic=False, note="Threads shuffle its input.",
+        flags=("--package=tensorflow_gan", "--package=tensorflow_hub"),
+        environment={"PYTHONPATH": ".", "LAB_EARLIER": GAN},
+        packages=("gym", "sympy", "tensorboard", "tensorflow-gan", "tensorflow-hub", "tensorflow-probability")),
+    Row("seq2seq", "google/seq2seq", "7f485894d412e8d81ce0e07977831865e44309ce",
+        "bin/train.py", text.seq2seq, "200 pairs of sentences", 1, r"Loss for final step: (\d+\.\d+)",
+        environment={"LAB_EARLIER": DISTRIBUTIONS}),
+    Row("deepspeech", "mozilla/DeepSpeech", "0e40db695332bf1aa6589ca62f5520509214a35f",
+        "DeepSpeech.py", others.deepspeech, "a recording, 12 times", 3, r"loss: ([\d.]+)",
+        flags=("--package=attrdict",), environment={"LAB_EARLIER": LITE},
+        packages=("python_speech_features", "pyxdg", "attrdict", "tables", "progressbar2", "pandas")),
+    Row("scalable_agent", "deepmind/scalable_agent", "6c0c8a701990fab9053fb338ede9c915c18fa2b1",
+        "experiment.py", others.scalable_agent, "random pictures as games", 1, r"total_loss (-?[\d.]+)",
+        flags=SONNET, environment=OLD_MESSAGES, packages=SONNET_PACKAGES, to_the_end=True),
+    Row("object_detection", "apacha/Mensural-Detector", "05c91204cf268feaae84cd079dbe7a1852fba216",
+        "object_detection/train.py", images.object_detection, "8 pictures with boxes", 1, r"^INFO.*loss = ([\d.]+)",
+        environment={"PYTHONPATH": ".:slim", **OLD_MESSAGES}, packages=("matplotlib",),
+        note="A copy of object_detection and slim of tensorflow/models."),
+    Row("bilm", "allenai/bilm-tf", "7cffee2b0986be51f5e2a747244836e1047657f4",
+        "bin/train_elmo.py", text.bilm, "256 sentences", 2, r"train_perplexity=([\d.]+)", packages=("h5py",)),
+    Row("transformer", "Kyubyong/transformer", "fb023bb097e08d53baf25b46a9da490beba51a21",
+        "train.py", text.transformer, "200 pairs of sentences", 2, r"L([\d.]+)", packages=("sentencepiece", "tqdm")),
+    Row("tflearn", "tflearn/tflearn", "db5176773299b67a2a75c5889fb2aba7fd0fea8a",
+        "examples/nlp/bidirectional_lstm.py", text.tflearn, "140 random texts", 3, r"val_loss: ([\d.]+)",
+        environment={"PYTHONPATH": "."}),
+    Row("dnc", "deepmind/dnc", "d3d94b3b1f1efc282481910054f82047caf37f65",
+        "train.py", others.dnc, "its own sequences", 2, r"^INFO.*Avg training loss (\d+\.\d+)", flags=SONNET,
+        environment=OLD_MESSAGES, packages=SONNET_PACKAGES),
+    Row("learning_to_learn", "deepmind/learning-to-learn", "f3c1a8d176b8ea7cc60478bfcfdd10a7a52fd296",
+        "train.py", others.learning_to_learn, "its own functions", 6, r"Error: ([-\d.]+)", flags=SONNET,
+        environment=OLD_MESSAGES, packages=(*SONNET_PACKAGES, "dill", "mock")),
+    Row("gae", "tkipf/gae", "0ebbe9b9a8f496eb12deb9aa6a62e7016b5a5ac3",
+        "train.py", others.gae, "Cora", 4, r"train_loss= ([\d.]+)", folder="gae", environment={"PYTHONPATH": ".."},
+        packages=("networkx", "scikit-learn")),
+    Row("graphsage", "williamleif/GraphSAGE", "a0fdef95dca7b456dab01cb35034717c8b6dd017",
+        "graphsage/supervised_train.py", others.graphsage, "200 nodes", 4, r"train_loss= ([\d.]+)",
+        environment={"PYTHONPATH": "{clones}/networkx"},
+        note="Needs networkx 1.11, here in a folder of the clones."),
+    Row("deepfm", "ChenglongChen/tensorflow-DeepFM", "a43dd5ff1f61a275c8a6e0fd659e200af64093cc",
+        "example/main.py", others.deepfm, "600 rows", 6, r"train-result=(-?[\d.]+)", folder="example",
+        environment={"PYTHONPATH": ".."}, packages=("scikit-learn", "pandas", "matplotlib")),
+    Row("adanet", "tensorflow/adanet", "92611622e4f200f3852e1c6f6e0a7e786a345fa5",
+        "simple_dnn", others.adanet, "64 rows", 3, r"^INFO.*:loss = ([\d.]+), step|^end ([\d.]+)", to_the_end=True),
+    Row("pointnet", "charlesq34/pointnet", "2618f72bc1a0fd21b074096e748016960d44ef55",
+        "train.py", images.pointnet, "64 clouds of points", 2, r"^mean loss: ([\d.]+)", packages=("h5py",),
+        note="What kernels round differently grows: the third loss differs by 2 %."),
+    Row("mnist_vae", "hwalsuklee/tensorflow-mnist-VAE", "e7903ac398aa5fc3eec8470177abf6ef78d9cac1",
+        "run_main.py", images.mnist_vae, "pictures in MNIST's format", 2, r"L_tot ([\d.]+)",
+        packages=("scipy", "pillow")),
+    Row("cyclegan", "vanhuyz/CycleGAN-TensorFlow", "befe2f57032ee6c25d0dbd1f497f5b5432375da5",
+        "train.py", images.cyclegan, "2 pictures", 1, r"D_Y_loss +: ([\d.]+)",
+        note="It updates a discriminator while it reads it for the loss of a generator; nothing orders the two. The "
+        "figure is the other loss."),
+    Row("tf_unet", "jakeret/tf_unet", "0dcdf2ff1ebcc2ee59997d127a0c0be847168884",
+        "scripts/launcher.py", images.tf_unet, "its own circles", 6, r"Minibatch Loss= ([\d.]+)",
+        packages=("matplotlib", "pillow")),
+    Row("ugatit", "taki0112/UGATIT", "d508e8f5188e47000d79d8aecada0cc9119e0d56",
+        "main.py", images.ugatit, "2 pictures", 3, r"d_loss: ([\d.]+)", packages=("opencv-python-headless",)),
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 import zipfile
 from pathlib import Path
@@ -247,3 +248,148 @@ def neuroner(clone: Path, data: Path) -> Job:
         "-m neuroner --train_model=True --dataset_text_folder={data}/conll --token_pretrained_embedding_filepath="
         "{data}/glove.txt --output_folder={out} --maximum_number_of_epochs=2 --plot_format=png".split()
     )
+
+
+OPENNMT_MODEL = """\
+import tensorflow as tf
+import opennmt as onmt
+
+
+def model():
+    return onmt.models.SequenceToSequence(
+        source_inputter=onmt.inputters.WordEmbedder("source_words_vocabulary", embedding_size=16),
+        target_inputter=onmt.inputters.WordEmbedder("target_words_vocabulary", embedding_size=16),
+        encoder=onmt.encoders.BidirectionalRNNEncoder(
+            num_layers=2, num_units=16, reducer=onmt.layers.ConcatReducer(), cell_class=tf.nn.rnn_cell.LSTMCell,
+            dropout=0.0),
+        decoder=onmt.decoders.AttentionalRNNDecoder(
+            num_layers=2, num_units=16, bridge=onmt.layers.CopyBridge(),
+            attention_mechanism_class=tf.contrib.seq2seq.LuongAttention, cell_class=tf.nn.rnn_cell.LSTMCell,
+            dropout=0.0))
+"""
+
+
+def _pairs(data: Path) -> None:
+    for name, seed in (("source", 26), ("target", 27)):
+        write(data / f"{name}.txt", *sentences(200, seed, length=6))
+
+
+def opennmt(clone: Path, data: Path) -> Job:
+    """Pairs of sentences, their vocabulary, and a small model of LSTM layers."""
+    _pairs(data)
+    write(data / "vocab.txt", "<blank>", "<s>", "</s>", *WORDS)
+    write(data / "overlay" / "small.py", OPENNMT_MODEL)
+    settings = {
+        "model_dir": "model",
+        "data": {
+            "train_features_file": "source.txt",
+            "train_labels_file": "target.txt",
+            "source_words_vocabulary": "vocab.txt",
+            "target_words_vocabulary": "vocab.txt",
+        },
+        "params": {"optimizer": "AdamOptimizer", "learning_rate": 0.01},
+        "train": {"batch_size": 16, "train_steps": 6, "save_summary_steps": 1},
+    }
+    write(data / "overlay" / "small.yml", json.dumps(settings))  # YAML includes JSON
+    return Job(
+        "-m opennmt.bin.main train --config small.yml --model small.py --seed 1 --run_dir {out} "
+        "--data_dir {data}".split()
+    )
+
+
+def tensor2tensor(clone: Path, data: Path) -> Job:
+    """The program's own problem of numbers to reverse, with a Transformer."""
+    problem = "--data_dir={data} --problem=algorithmic_reverse_binary40"
+    records = f"tensor2tensor/bin/t2t_datagen.py {problem} --tmp_dir={{out}} --random_seed=1"
+    train = (
+        f"tensor2tensor/bin/t2t_trainer.py {problem} --model=transformer --hparams_set=transformer_tiny "
+        "--hparams=batch_size=256 --train_steps=5 --schedule=train --output_dir={out}/model"
+    )
+    return Job(train.split(), prepare=[records.split()])
+
+
+def seq2seq(clone: Path, data: Path) -> Job:
+    """Pairs of sentences, and their vocabulary."""
+    _pairs(data)
+    write(data / "vocab.txt", *WORDS)
+    # The program inspects the arguments of a cell; those of GRUCell cannot be seen in 1.15.5.
+    cell = {"cell_class": "tensorflow.contrib.rnn.LayerNormBasicLSTMCell", "cell_params": {"num_units": 16}}
+    side = {"rnn_cell": cell}
+    model = {
+        "attention.params": {"num_units": 16},
+        "bridge.class": "seq2seq.models.bridges.ZeroBridge",
+        "embedding.dim": 16,
+        "encoder.class": "seq2seq.encoders.BidirectionalRNNEncoder",
+        "encoder.params": side,
+        "decoder.class": "seq2seq.decoders.AttentionDecoder",
+        "decoder.params": side,
+        "optimizer.name": "Adam",
+        "optimizer.learning_rate": 0.01,
+        "vocab_source": "{data}/vocab.txt",
+        "vocab_target": "{data}/vocab.txt",
+    }
+    files = {"class": "ParallelTextInputPipeline"}
+    files["params"] = {f"{name}_files": [f"{{data}}/{name}.txt"] for name in ("source", "target")}
+    flags = {
+        "model": "AttentionSeq2Seq",
+        "model_params": json.dumps(model),
+        "input_pipeline_train": json.dumps(files),
+        "input_pipeline_dev": json.dumps(files),
+        "output_dir": "{out}/model",
+        "train_steps": 3,
+        "batch_size": 16,
+        "schedule": "train",
+    }
+    return Job(["-m", "bin.train", *(f"--{name}={value}" for name, value in flags.items())])
+
+
+ELMO = """\
+import sys
+
+from bilm.data import BidirectionalLMDataset
+from bilm.training import load_vocab, train
+
+data, out = sys.argv[1:]
+vocab = load_vocab(data + "/vocab.txt", 12)
+options = dict(
+    bidirectional=True, dropout=0.1, all_clip_norm_val=10.0, n_epochs=6, n_train_tokens=9 * 256, batch_size=8,
+    n_tokens_vocab=vocab.size, unroll_steps=8, n_negative_samples_batch=16,
+    char_cnn=dict(activation="relu", embedding=dict(dim=8), filters=[[1, 8], [2, 16]], max_characters_per_token=12,
+                  n_characters=261, n_highway=2),
+    lstm=dict(cell_clip=3, dim=32, n_layers=2, proj_clip=3, projection_dim=16, use_skip_connections=True))
+train(options, BidirectionalLMDataset(data + "/train", vocab, test=False, shuffle_on_load=True), 1, out, out)
+"""
+
+
+def bilm(clone: Path, data: Path) -> Job:
+    """Sentences and a vocabulary, and the program of bin/train_elmo.py with small numbers."""
+    write(data / "train", *sentences(256, 28))
+    write(data / "vocab.txt", "<S>", "</S>", "<UNK>", *WORDS)
+    write(data / "overlay" / "elmo.py", ELMO)
+    return Job("elmo.py {data} {out}".split())
+
+
+def transformer(clone: Path, data: Path) -> Job:
+    """Pairs of sentences in pieces, and their vocabulary."""
+    _pairs(data)
+    write(data / "vocab", *(f"{word}\t0" for word in ("<pad>", "<unk>", "<s>", "</s>", *WORDS)))
+    files = " ".join(f"--{name}={{data}}/{text}.txt" for name, text in
+                     (("train1", "source"), ("train2", "target"), ("eval1", "source"), ("eval2", "target"),
+                      ("eval3", "target")))  # fmt: skip
+    return Job(
+        f"train.py {files} --vocab={{data}}/vocab --vocab_size=64 --d_model=16 --d_ff=32 --num_blocks=1 --num_heads=2 "
+        "--maxlen1=10 --maxlen2=10 --batch_size=16 --warmup_steps=4 --num_epochs=2 --logdir={out}/log "
+        "--evaldir={out}/eval".split()
+    )
+
+
+def tflearn(clone: Path, data: Path) -> Job:
+    """The files of IMDB, of random words."""
+    draw = random.Random(33)
+    folder = data / "overlay"
+    folder.mkdir()
+    with (folder / "imdb.pkl").open("wb") as file:
+        for count in (140, 20):
+            texts = [[draw.randrange(2, 9000) for _ in range(20 + number % 30)] for number in range(count)]
+            pickle.dump((texts, [number % 2 for number in range(count)]), file, 2)
+    return Job(["examples/nlp/bidirectional_lstm.py"])
