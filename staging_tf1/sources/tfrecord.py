@@ -33,7 +33,7 @@ class TFRecordSource(SerializedSource):
       with `as_uint8`: a uint8 matrix [batch, bytes] of records that have the same length.
 
     Args:
-      files: a path, URL or glob, or several. URLs, such as "s3://bucket/train-*", need fsspec and the driver of the
+      files: a path, URL or glob, or several. URLs, such as `s3://bucket/train-*`, need fsspec and the driver of the
         store (docs/sources.md). Files are read in this order, and those of a glob in order of their names. A
         path that is listed twice is read twice. A file that a glob matches is read once, even if it is also listed or
         matched elsewhere; a StagingWarning names it. Files are identified by their absolute paths, without resolving
