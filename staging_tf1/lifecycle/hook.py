@@ -20,7 +20,7 @@ from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.placement import warn_misplaced
 from staging_tf1.graph.sync_tokens import sync_tokens_of
 from staging_tf1.lifecycle.last_save import LastSave
-from staging_tf1.lifecycle.runtime import SessionRuntime
+from staging_tf1.lifecycle.runtime import SessionRuntime, join_all
 from staging_tf1.lifecycle.start import own_areas
 from staging_tf1.watch.snapshot import Observer
 from staging_tf1.watch.stall import StallRule
@@ -253,6 +253,8 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             # The start failed.
             self._final_stats = []
             stop_all(self.runs)
+            # A thread that is in TensorFlow while the interpreter ends aborts the process.
+            join_all([run.join for run in self.runs], self._join_secs)
         else:
             self._final_stats = self._runtime.end(self._join_secs)
             sync_tokens = sync_tokens_of(self._graph)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from absl import logging
@@ -16,6 +16,7 @@ from staging_tf1.errors import StuckThreadWarning, warn
 from staging_tf1.feed.lock_probe import lock_probe_of
 from staging_tf1.feed.pipeline import Pipeline, cluster_of
 from staging_tf1.feed.pipeline_run import PipelineRun, runs_in, stop_all
+from staging_tf1.feed.threads import ThreadState
 from staging_tf1.fork import disarm_in_child, has_lost_tensorflow
 from staging_tf1.garbage import join_thread
 from staging_tf1.lifecycle.interrupt import InterruptWatcher, ending_at_once
@@ -156,9 +157,7 @@ class SessionRuntime:
         for run in runs:
             run.delivery.warn_of_leftovers()
         self.steps.chain.close_handlers()
-        for join in [*(run.join for run in runs), self.steps.join]:
-            for state in join(join_secs):
-                warn(stuck_text(state, join_secs), StuckThreadWarning)
+        join_all([*(run.join for run in runs), self.steps.join], join_secs)
         return figures
 
     def _close(self) -> None:
@@ -201,6 +200,13 @@ class SessionRuntime:
         if self.ended_well and self._cluster is not None:
             # After the hooks of the session: the parameter servers return when all workers have finished.
             self._cluster.finish()
+
+
+def join_all(joins: Iterable[Callable[[float], Iterable[ThreadState]]], join_secs: float) -> None:
+    """Join threads, and warn of those that do not return in time. Each function joins some, and returns the others."""
+    for join in joins:
+        for state in join(join_secs):
+            warn(stuck_text(state, join_secs), StuckThreadWarning)
 
 
 # The same if the process of a parameter server is gone.

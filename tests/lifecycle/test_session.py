@@ -21,6 +21,7 @@ from staging_tf1.errors import StuckThreadWarning, UnclosedWarning, Uninitialize
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun
 from staging_tf1.graph.dependencies import ByFetches
+from staging_tf1.lifecycle import hook
 from staging_tf1.sources import ArraySource
 
 
@@ -280,6 +281,34 @@ def test_a_checkpoint_is_saved_and_restored(graph: Any, tmp_path: Any) -> None:
             for _ in range(3):
                 sess.run(train)
             assert sess.run(step) == expected
+
+
+@pytest.mark.parametrize("error", [UserError, KeyboardInterrupt])
+def test_a_start_that_is_interrupted_leaves_no_thread(graph: Any, monkeypatch: Any, error: type[BaseException]) -> None:
+    # A thread that is in TensorFlow while the interpreter ends aborts the process.
+    reading, stopped = threading.Event(), threading.Event()
+    stop_all = hook.stop_all
+
+    def slowly(batch: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            reading.set()
+            stopped.wait(60)
+        return batch
+
+    def stop_and_tell(runs: Any) -> None:
+        stop_all(runs)
+        stopped.set()
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        reading.wait(60)
+        raise error
+
+    staging.staged(ArraySource(np.arange(100), batch_size=1, transform=slowly))
+    monkeypatch.setattr(hook, "stop_all", stop_and_tell)
+    monkeypatch.setattr(hook, "SessionRuntime", interrupted)
+    with pytest.raises(error):
+        staging.StagingSession()
+    assert not feed_threads()
 
 
 def test_a_recovered_session_starts_its_threads_again(graph: Any) -> None:
