@@ -93,7 +93,7 @@ def test_in_plain_python_only_the_parts_see_tensorflow_1(with_contrib: None, run
     assert report == {"rate": 0.1, "shape": [2, 4], "initializer": True, "leaks": [False] * 5}
 
 
-IMPORTS = """
+MIGRATED_IMPORTS = """
 import json
 import tensorflow.compat.v1 as tf
 found = []
@@ -116,7 +116,7 @@ def test_in_plain_python_a_part_that_is_not_fetched_says_so(run_python: Run, tmp
         "is not in TensorFlow 2. Fetch it from TensorFlow 1.15.5 (110 MB, once): staging-tf1 contrib fetch. The "
         "program itself needs no change."
     )
-    ran = run_python("-c", IMPORTS, env={**QUIET, "STAGING_TF1_CACHE": str(tmp_path)})
+    ran = run_python("-c", MIGRATED_IMPORTS, env={**QUIET, "STAGING_TF1_CACHE": str(tmp_path)})
     assert last_json(ran) == [
         f"tf.contrib.slim {fetch}",
         f"tf.contrib.slim {fetch}",
