@@ -155,7 +155,8 @@ def _find_public(fullname: str, home: str, name: str) -> Any:
     if package != "keras":
         _log_once(package)
     if name == "__version__":
-        return importlib.import_module(package).__version__
+        # Beside TensorFlow 2.15, the package itself is Keras 2.
+        return views.UNCHANGED if package == "keras" else importlib.import_module(package).__version__
     if name == "tf" and fullname.startswith("keras.backend"):
         return importlib.import_module("tensorflow")
     places = list(_places(fullname, home))
