@@ -40,18 +40,19 @@ class Filler:
 
 def needs_of(dequeues: Iterable[Dequeue]) -> Counter[str]:
     """Return how many elements each queue must hold for none of the dequeues to fail."""
-    needs: Counter[str] = Counter()
-    for dequeue in dequeues:
-        needs[dequeue.queue] += dequeue.least
-    return needs
+    return _totals((dequeue.queue, dequeue.least) for dequeue in dequeues)
 
 
 def takes_of(dequeues: Iterable[Dequeue]) -> Counter[str]:
     """Return how many elements of each queue the dequeues may take."""
-    takes: Counter[str] = Counter()
-    for dequeue in dequeues:
-        takes[dequeue.queue] += dequeue.most
-    return takes
+    return _totals((dequeue.queue, dequeue.most) for dequeue in dequeues)
+
+
+def _totals(counts: Iterable[tuple[str, int]]) -> Counter[str]:
+    totals: Counter[str] = Counter()
+    for queue, count in counts:
+        totals[queue] += count
+    return totals
 
 
 def takers(graph: Any, queues: Iterable[str]) -> frozenset[str]:
