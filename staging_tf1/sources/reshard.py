@@ -92,6 +92,7 @@ def carried_over(
 
 def completed(saved: Mapping[str, int | str], present: Mapping[str, int | str]) -> dict[str, int | str]:
     """Return the saved fingerprint with the present value of what earlier releases did not save."""
+    # Files that are local now have no versions.
     saved = {key: value for key, value in saved.items() if key in present or key != "file_versions"}
     return {**{key: present[key] for key in _SINCE_LATER if key in present}, **saved}
 
