@@ -269,7 +269,11 @@ class BatchReaders:
             return SuppliedReader(producer, producer.supply, preparing)
         source, plan, size = producer.source, producer.plan, None
         if isinstance(source, Source) and not plan.one_by_one:
-            size = BlockSize(plan.batches_of_room, source.bytes_per_batch)
+            room = plan.capacity
+            if plan.queue is not None:
+                # In batches, besides the records that a shuffle queue keeps back.
+                room = (room - plan.queue.min_after_dequeue) // source.batch_size
+            size = BlockSize(room, source.bytes_per_batch)
         return BatchReader(producer, self._reader_of_tower(producer, start, preparing, size), start, preparing, size)
 
     def for_steps(self) -> list[BatchReader]:

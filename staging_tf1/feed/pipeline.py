@@ -142,12 +142,9 @@ class Plan:
         return next((reason for reason, holds in reasons.items() if holds), "")
 
     @property
-    def batches_of_room(self) -> int:
-        """How many batches can wait, besides the records that a shuffle queue keeps back."""
-        source = self.inputs[0].source
-        if self.queue is None or self.queue.whole_batches or not isinstance(source, Source):
-            return self.capacity
-        return (self.capacity - self.queue.min_after_dequeue) // source.batch_size
+    def by_record(self) -> bool:
+        """Whether a queue holds single records."""
+        return self.queue is not None and not self.queue.whole_batches
 
     @property
     def counts_passed(self) -> bool:
@@ -204,7 +201,7 @@ class Producer:
 
     @cached_property
     def _conformer(self) -> Conformer:
-        return Conformer(self.plan.inputs[self.tower].spec)
+        return Conformer(self.plan.inputs[self.tower].spec, equal_rows=self.plan.by_record)
 
 
 # By identity: two pipelines are never equal.

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from staging_tf1._tf import fast_callable, tf, with_inner_graphs
-from staging_tf1.errors import SpecError
 from staging_tf1.feed.pipeline import MapOps, Mapped, Producer
 from staging_tf1.graph.callsite import site_of_op
 from staging_tf1.sources import Source
@@ -36,13 +35,12 @@ class Preparing:
     def __init__(self, producer: Producer, map_ops: MapOps | None, session: Any) -> None:
         self._producer = producer
         self._map = None if map_ops is None else _BatchMap(producer, map_ops, session)
-        queue = producer.plan.queue
-        self._by_record = queue is not None and not queue.whole_batches
 
     def block(self, rows: Any, count: int) -> Prepared:
         """Prepare `count` full batches of a source with blocks, whose rows are one after the other."""
-        flat, records = flatten(rows), len(flatten(rows)[0])
-        if self._producer.plan.queue is None:
+        flat = flatten(rows)
+        records = len(flat[0])
+        if not self._producer.plan.by_record:
             flat = [np.reshape(array, (count, -1, *array.shape[1:])) for array in flat]
         return Prepared(flat, records)
 
@@ -50,15 +48,10 @@ class Preparing:
         """Prepare the source's batch `number`.
 
         Raises:
-          SpecError: the batch does not fit the spec, or its components have different numbers of records.
+          SpecError: the batch does not fit the spec.
           tf.errors.OpError: an op of `map_fn` failed.
         """
         arrays = self._producer.arrays(number, batch)
-        if self._by_record and len(set(map(len, arrays))) > 1:
-            raise SpecError(
-                f"'{self._producer.name}': batch {number} has components of {', '.join(map(str, map(len, arrays)))} "
-                f"rows. A queue of records takes one row of each component for each record."
-            )
         records = self._producer.records(arrays)
         if self._map is not None:
             arrays = self._map(number, arrays)

@@ -26,7 +26,8 @@ _CURES = {
 class Conformer:
     """Checks many batches against one spec, like `conform`.
 
-    A flat batch of arrays that matches the spec takes a fast path. All others go through `conform`.
+    A flat batch of arrays that matches the spec takes a fast path. All others go through `conform`, whose arguments
+    these are.
 
     >>> from staging_tf1.spec import ArraySpec
     >>> check = Conformer({"x": ArraySpec((None,), np.int32)})
@@ -34,8 +35,8 @@ class Conformer:
     dtype('int32')
     """
 
-    def __init__(self, spec: Any) -> None:
-        self._spec = spec
+    def __init__(self, spec: Any, equal_rows: bool = False) -> None:
+        self._spec, self._equal_rows = spec, equal_rows
         leaves = list(map(as_leaf_spec, flatten(spec)))
         # The elements of an object array must be checked one by one, and so must those of a composite.
         self._leaves = [(leaf.dtype, leaf.shape, leaf.dtype == object or is_composite_spec(leaf)) for leaf in leaves]
@@ -49,9 +50,9 @@ class Conformer:
         The arrays of sparse and ragged components are in the order of `tf.nest.flatten(expand_composites=True)`.
         """
         arrays = self._in_order(batch)
-        if arrays is not None and all(map(self._is_as_declared, arrays, self._leaves)):
+        if arrays is not None and all(map(self._is_as_declared, arrays, self._leaves)) and self._rows_fit(arrays):
             return arrays
-        return [array for leaf in conform(self._spec, batch, owner) for array in arrays_of(leaf)]
+        return [array for leaf in conform(self._spec, batch, owner, self._equal_rows) for array in arrays_of(leaf)]
 
     def records(self, arrays: list[np.ndarray[Any, Any]]) -> int:
         """Return the number of records in the arrays of a batch: the rows of its first component."""
@@ -70,20 +71,24 @@ class Conformer:
             return list(batch)
         return None
 
+    def _rows_fit(self, arrays: list[np.ndarray[Any, Any]]) -> bool:
+        return not self._equal_rows or len(set(map(len, arrays))) == 1
+
     @staticmethod
     def _is_as_declared(value: Any, leaf: tuple[np.dtype[Any], tuple[int | None, ...] | None, bool]) -> bool:
         dtype, shape, looks_inside = leaf
         return type(value) is np.ndarray and not looks_inside and value.dtype == dtype and fits(value.shape, shape)
 
 
-def conform(spec: Any, batch: Any, owner: str = "batch") -> list[Any]:
+def conform(spec: Any, batch: Any, owner: str = "batch", equal_rows: bool = False) -> list[Any]:
     """Check a batch against `spec` and return its components in `tf.nest` order: arrays, or checked composites.
 
     Batches are converted only here. Python numbers and lists become arrays of the declared dtype. Arrays in non-native
     byte order are converted. Arrays of another dtype are rejected, because a cast costs a copy. `staging_tf1.arrays`
     lists all conversions and rejections. The leaves of `spec` have `dtype` and `shape`. `owner` is for messages:
     "generator 'digits': batch 3". Raises SpecError if the components, a dtype or a shape differ from the spec. If the
-    spec has sparse or ragged components, all components without a fixed number of rows must have equally many.
+    spec has sparse or ragged components, all components without a fixed number of rows must have equally many; with
+    `equal_rows`, all components.
 
     >>> from staging_tf1.spec import ArraySpec
     >>> conform(ArraySpec((None,), np.int32), [1, 2, 3])[0].dtype
@@ -91,17 +96,17 @@ def conform(spec: Any, batch: Any, owner: str = "batch") -> list[Any]:
     """
     leaves, named = list(map(as_leaf_spec, flatten(spec))), flatten_up_to(spec, batch, owner)
     values = [_conform_leaf(leaf, value, path, owner) for leaf, (path, value) in zip(leaves, named)]
-    if any(map(is_composite_spec, leaves)):
-        _check_rows(leaves, values, [path for path, _ in named], owner)
+    if equal_rows or any(map(is_composite_spec, leaves)):
+        _check_rows(leaves, values, [path for path, _ in named], owner, equal_rows)
     return values
 
 
-def _check_rows(leaves: list[Any], values: list[Any], paths: list[str], owner: str) -> None:
+def _check_rows(leaves: list[Any], values: list[Any], paths: list[str], owner: str, in_all: bool) -> None:
     """Raise if components have different numbers of records. TensorFlow may not notice it in sparse or ragged ones."""
     counted = [
         (path, len(value))
         for leaf, value, path in zip(leaves, values, paths)
-        if (leaf.shape is None or leaf.shape[:1] == (None,)) and getattr(value, "ndim", 1)
+        if (in_all or leaf.shape is None or leaf.shape[:1] == (None,)) and getattr(value, "ndim", 1)
     ]
     if len({count for _, count in counted}) > 1:
         listed = ", ".join(f"{component_name(path)} has {count}" for path, count in counted)

@@ -264,7 +264,8 @@ def test_components_of_different_lengths_are_refused_by_a_queue_of_records(block
         return {"a": batch, "b": batch[: 3 if bad * 4 in batch else None]}
 
     source = plain(transform=unlike, shuffle=False, epochs=1)
-    message = f"'custom_runner': batch {bad} has components of 4, 3 rows. A queue of records takes one row of each"
+    rows = "component 'a' has 4, component 'b' has 3"
+    message = f"'custom_runner': batch {bad}: the components have different numbers of rows: {rows}. Give each one row"
     with tf.Graph().as_default(), pytest.raises(SpecError, match=message):
         dequeued(staging.CustomRunner(source, queue="fifo", batch_size=2))
 
