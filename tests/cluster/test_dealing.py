@@ -238,8 +238,13 @@ def test_what_was_given_beyond_the_window_waits() -> None:
     assert sorted(dealing.held) == list(range(10, 18))
 
 
-@pytest.mark.parametrize("workers", [10, 300, 1000])
-def test_a_round_takes_milliseconds_however_many_workers_ask(workers: int) -> None:
+def test_a_round_takes_time_in_proportion_to_the_workers() -> None:
+    # Ten times as many workers take ten times as long, not a hundred times.
+    assert round_secs(1000) < 30 * round_secs(100)
+
+
+def round_secs(workers: int) -> float:
+    """Return the CPU time of the fastest round, in which all workers ask for more."""
     names = [f"worker {number}" for number in range(workers)]
     entries: dict[str, Any] = {NAMES.fence(name): name for name in names}
     dealing = Dealing(NAMES, names, entries, Acked.first(0, 8 * workers), None)
@@ -251,5 +256,4 @@ def test_a_round_takes_milliseconds_however_many_workers_ask(workers: int) -> No
         dealing.round(entries)
         rounds.append(time.thread_time() - began)
     assert len(dealing.held) == 4 * workers
-    # If it grew with the square of the workers, a thousand would take more than a tenth of a second.
-    assert min(rounds[1:]) < 0.05
+    return min(rounds[1:])
