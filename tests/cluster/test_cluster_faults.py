@@ -170,12 +170,11 @@ def test_workers_in_step_say_which_parameter_server_stands_still(two: TestCluste
 
 
 # A step ends in the same way, whatever the other cases wait for.
-@pytest.mark.slow_cases("0-in step")
 @pytest.mark.parametrize(
     ("server", "how"),
     [
         (1, "static"),
-        (0, "in step"),
+        pytest.param(0, "in step", marks=long_form),
         (1, "goes on"),
         pytest.param(0, "dynamic", marks=long_form),
         pytest.param(1, "in step", marks=long_form),

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from cluster_models import miscounted
-from clusters import LIMIT_SECS, TestCluster, only_worker, timed_runs
+from clusters import LIMIT_SECS, TestCluster, long_form, only_worker, timed_runs
 from forked import ForkServer
 
 from staging_tf1.lifecycle import in_step
@@ -75,12 +75,12 @@ def lost_and_twice(cluster: TestCluster, num_records: int) -> tuple[int, int]:
         pytest.param((0.02, 0.02), id="short"),
         pytest.param((0.3, 0.3), id="a beat"),
         pytest.param((0.7, 0.7), id="long"),
-        pytest.param((1.5, 1.5), id="six beats"),
+        pytest.param((1.5, 1.5), id="six beats", marks=long_form),
         pytest.param((0.02, 0.7), id="unlike"),
         pytest.param((0.7, 0.02), id="slow chief"),
-        pytest.param((0.3, 0.3, 0.3), id="three"),
+        pytest.param((0.3, 0.3, 0.3), id="three", marks=long_form),
         pytest.param((0.7, 0.02, 0.3), id="three unlike"),
-        pytest.param((1.5, 0.02, 0.02), id="three, slow chief"),
+        pytest.param((1.5, 0.02, 0.02), id="three, slow chief", marks=long_form),
     ],
 )
 def test_every_gradient_is_applied(fork_server: ForkServer, tmp_path: Path, step_secs: tuple[float, ...]) -> None:
@@ -95,8 +95,9 @@ def test_every_gradient_is_applied(fork_server: ForkServer, tmp_path: Path, step
 
 
 @pytest.mark.slow_cases("3-.*")
-@pytest.mark.parametrize("secs", [0.02, 0.4], ids=str)
-@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize(
+    ("workers", "secs"), [(2, 0.02), (2, 0.4), (3, 0.02), pytest.param(3, 0.4, marks=long_form)], ids=str
+)
 def test_each_kill_costs_at_most_a_batch(fork_server: ForkServer, tmp_path: Path, workers: int, secs: float) -> None:
     cluster, choose = TestCluster(fork_server, tmp_path, workers=workers), random.Random(SEED)
     rounds = KILLS * 6 + 10
