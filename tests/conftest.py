@@ -23,7 +23,7 @@ from load import slowdown
 from order import Recorder, import_own_part, long_first, workers
 from processes import RunPython
 from running import graphs_as_built, left_over
-from slow import mark_slow, read_selection, with_slow
+from slow import mark_slow, read_selection, with_all, with_slow
 
 # This must run before TensorFlow is imported. A GPU that the environment makes visible stays visible.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
@@ -148,12 +148,12 @@ def graph() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def quick_graphs() -> Iterator[None]:
-    """Leave the graphs of a file as they are built, unless the slow tests run. Sessions with a config are as ever.
+    """Leave the graphs of a file as they are built, but not in `make soak`. Sessions with a config are as ever.
 
     For files with many small graphs: TensorFlow's graph optimizer takes nearly half of the time of their sessions. The
-    default run optimizes the graphs of the other files, such as test_session.py, test_staged.py, test_exactly_once.py.
+    graphs of the other files are optimized, such as those of test_session.py, test_staged.py, test_exactly_once.py.
     """
-    with nullcontext() if with_slow() else graphs_as_built():
+    with nullcontext() if with_all() else graphs_as_built():
         yield
 
 

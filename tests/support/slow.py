@@ -1,7 +1,7 @@
 """Which tests are `slow`: the default run leaves them out, because it tests the same promises with fewer cases.
 
-`pytest -m ""` and `make test-all` run them, too. Marks beside the test say so, and a comment there says what tests the
-same in the default run:
+`pytest -m ""`, `make test-all` and `make matrix` run them, too. Marks beside the test say so, and a comment there says
+what tests the same in the default run:
 
     @pytest.mark.slow               all cases of the test
     @pytest.mark.slow_cases("2|3")  the cases whose id, as a whole, matches one of these regular expressions
@@ -9,6 +9,7 @@ same in the default run:
 
 A test that is `thinned` and has three parameters or more has only some of its cases in a run with the slow tests, too:
 each value of a parameter meets each value of the others. STAGING_TF1_SOAK_SECS, as in `make soak`, selects all cases.
+`.ci/run` has the slow tests without those `pairs`.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ def mark_slow(items: list[pytest.Item]) -> list[pytest.Item]:
         usual, slow = _thin([rows(item) for item in group])
         for index in slow:
             group[index].add_marker(pytest.mark.slow)
+            group[index].add_marker(pytest.mark.pairs)
         dropped += [item for index, item in enumerate(group) if index not in {*usual, *slow}]
     left_out = {*map(id, dropped)}
     items[:] = [item for item in items if id(item) not in left_out]
@@ -70,7 +72,8 @@ def mark_slow(items: list[pytest.Item]) -> list[pytest.Item]:
 def some_of(cases: list[tuple[str, ...]]) -> list[Any]:
     """Return parameters of these cases, thinned. The mark cannot: it takes a tuple of parameters for one value."""
     usual, slow = _thin([{*case} for case in cases])
-    marks = {index: [pytest.mark.slow] * (index in slow) for index in sorted([*usual, *slow])}
+    both = [pytest.mark.slow, pytest.mark.pairs]
+    marks = {index: both if index in slow else [] for index in sorted([*usual, *slow])}
     return [pytest.param(*cases[index], id="-".join(cases[index]), marks=marked) for index, marked in marks.items()]
 
 
