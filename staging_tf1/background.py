@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterable
 
 from staging_tf1.garbage import join_thread
 
+# Up to Python 3.12, `get` waits forever if a short time is over before it looks into the queue; in 3.10 also with 0.
+_LEAST_SECS = 0.001
+
 
 class Stop:
     """Tells threads to end, and wakes those that wait for it.
@@ -32,9 +35,12 @@ class Stop:
         self._wake_ups.put(None)
 
     def wait(self, secs: float | None = None) -> bool:
-        """Wait until it is set, or for `secs` seconds, in one sleep. Return whether it is set."""
+        """Wait until it is set, or for `secs` seconds, in one sleep. Return whether it is set.
+
+        A time of less than a millisecond is none.
+        """
         with contextlib.suppress(queue.Empty):
-            self._wake_ups.get(timeout=secs)
+            self._wake_ups.get(block=secs is None or secs >= _LEAST_SECS, timeout=secs)
             if self.is_set:
                 # For the others that wait.
                 self.wake()

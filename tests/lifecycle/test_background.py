@@ -92,6 +92,20 @@ def test_a_wake_up_ends_one_wait_which_is_no_stop() -> None:
     assert not stop.wait(LIMIT_SECS) and not stop.wait(0)
 
 
+@pytest.mark.parametrize("secs", [0, 0.0, 1e-9, 1e-6, 1e-5, 1e-4, 0.0009, 0.001])
+def test_a_short_wait_ends_even_if_it_begins_slowly(secs: float) -> None:
+    def wait() -> bool:
+        stop = Stop()
+        threading.Event().wait(0.05)
+        # Then nothing that the wait needs is in the caches of the processor, and it takes microseconds to begin.
+        return any([0] * 300_000) or stop.wait(secs)
+
+    for _ in range(5):
+        thread = threading.Thread(target=wait, daemon=True)
+        thread.start()
+        assert ended(thread)
+
+
 @pytest.mark.parametrize("when", ["before the start", "while it waits", "while it works", "after its end"])
 def test_it_can_be_stopped_at_any_time_and_again(when: str) -> None:
     waits, may_end, works = threading.Event(), threading.Event(), list[int]()
