@@ -94,16 +94,19 @@ def test_a_wake_up_ends_one_wait_which_is_no_stop() -> None:
 
 @pytest.mark.parametrize("secs", [0, 0.0, 1e-9, 1e-6, 1e-5, 1e-4, 0.0009, 0.001])
 def test_a_short_wait_ends_even_if_it_begins_slowly(secs: float) -> None:
-    def wait() -> bool:
+    woken = list[bool]()
+
+    def wait() -> None:
         stop = Stop()
         threading.Event().wait(0.05)
         # Then nothing that the wait needs is in the caches of the processor, and it takes microseconds to begin.
-        return any([0] * 300_000) or stop.wait(secs)
+        woken.append(any([0] * 300_000) or stop.wait(secs))
 
     for _ in range(5):
         thread = threading.Thread(target=wait, daemon=True)
         thread.start()
         assert ended(thread)
+    assert woken == [False] * 5
 
 
 @pytest.mark.parametrize("when", ["before the start", "while it waits", "while it works", "after its end"])

@@ -22,6 +22,9 @@ from typing import Any
 
 import pytest
 
+# The marks of a case that has a pair of values, and no value that the default run lacks.
+_PAIR = (pytest.mark.slow, pytest.mark.pairs)
+
 _with_slow = False
 
 
@@ -61,8 +64,8 @@ def mark_slow(items: list[pytest.Item]) -> list[pytest.Item]:
     for group in thinned.values():
         usual, slow = _thin([rows(item) for item in group])
         for index in slow:
-            group[index].add_marker(pytest.mark.slow)
-            group[index].add_marker(pytest.mark.pairs)
+            for mark in _PAIR:
+                group[index].add_marker(mark)
         dropped += [item for index, item in enumerate(group) if index not in {*usual, *slow}]
     left_out = {*map(id, dropped)}
     items[:] = [item for item in items if id(item) not in left_out]
@@ -72,8 +75,7 @@ def mark_slow(items: list[pytest.Item]) -> list[pytest.Item]:
 def some_of(cases: list[tuple[str, ...]]) -> list[Any]:
     """Return parameters of these cases, thinned. The mark cannot: it takes a tuple of parameters for one value."""
     usual, slow = _thin([{*case} for case in cases])
-    both = [pytest.mark.slow, pytest.mark.pairs]
-    marks = {index: both if index in slow else [] for index in sorted([*usual, *slow])}
+    marks = {index: _PAIR if index in slow else () for index in sorted([*usual, *slow])}
     return [pytest.param(*cases[index], id="-".join(cases[index]), marks=marked) for index, marked in marks.items()]
 
 
