@@ -66,10 +66,15 @@ def run_task(folder):
     tf.estimator.train_and_evaluate(estimator, train_spec, eval_spec)
 
 
-def free_address():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return "127.0.0.1:%d" % found.getsockname()[1]
+def free_addresses(count):
+    """Different ones: all are bound before any is released."""
+    bound = [socket.socket() for _ in range(count)]
+    for each in bound:
+        each.bind(("127.0.0.1", 0))
+    addresses = ["127.0.0.1:%d" % each.getsockname()[1] for each in bound]
+    for each in bound:
+        each.close()
+    return addresses
 
 
 def start(cluster, job, folder):
@@ -80,12 +85,17 @@ def start(cluster, job, folder):
 
 
 def main():
-    cluster = {"chief": [free_address()], "ps": [free_address()]}
+    chief, ps = free_addresses(2)
+    cluster = {"chief": [chief], "ps": [ps]}
     folder = tempfile.mkdtemp()
     tasks = {job: start(cluster, job, folder) for job in ("ps", "chief", "evaluator")}
     for job in ("chief", "evaluator"):
         print(tasks[job].communicate()[0], end="")
         print(job, "ended with", tasks[job].returncode)
+        if tasks[job].returncode:
+            # Without a chief the evaluator waits for the last checkpoint forever.
+            for task in tasks.values():
+                task.kill()
     print("parameter server is running:", tasks["ps"].poll() is None)
     tasks["ps"].kill()
     tasks["ps"].communicate()
