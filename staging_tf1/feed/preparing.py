@@ -41,7 +41,7 @@ class Preparing:
         flat = flatten(rows)
         records = len(flat[0])
         if not self._producer.plan.by_record:
-            flat = [np.reshape(array, (count, -1, *array.shape[1:])) for array in flat]
+            flat = [np.reshape(array, (count, records // count, *array.shape[1:])) for array in flat]
         return Prepared(flat, records)
 
     def __call__(self, number: int, batch: Any) -> Prepared:

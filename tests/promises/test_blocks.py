@@ -56,6 +56,7 @@ KINDS: dict[str, Callable[[Path], Any]] = {
     "one array": lambda folder: ArraySource(IMAGES, **ORDER),
     "other bytes": lambda folder: ArraySource(NUMBERS.astype(">i4"), **ORDER),
     "columns of a matrix": lambda folder: ArraySource(np.arange(COUNT * 6).reshape(COUNT, 6)[:, ::2], **ORDER),
+    "no columns": lambda folder: ArraySource((NUMBERS, np.zeros([COUNT, 0, 3], np.uint8)), **ORDER),
     "one record a batch": lambda folder: ArraySource(NUMBERS, **{**ORDER, "batch_size": 1}),
     "mapped": lambda folder: ArraySource(saved(folder), **ORDER),
     "cached": lambda folder: sources.cached(ARRAYS, folder / "cache", **ORDER),
