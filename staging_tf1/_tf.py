@@ -400,7 +400,7 @@ def wrap_runs(wrapper: Callable[[Any, Any, Any, Callable[[], Any]], Any]) -> Non
     @functools.wraps(make_callable)
     def watched_make_callable(self: Any, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Any:
         call = make_callable(self, fetches, feed_list, accept_options)
-        if feed_list is not None or threading.current_thread().name.startswith(_RUNNER_THREAD):
+        if feed_list is not None or in_queue_runner():
             # With a feed list, the callable goes through `run`.
             return call
         return lambda *args, **kwargs: wrapper(self, fetches, None, functools.partial(call, *args, **kwargs))
@@ -410,6 +410,11 @@ def wrap_runs(wrapper: Callable[[Any, Any, Any, Callable[[], Any]], Any]) -> Non
 
 
 _RUNNER_THREAD = "QueueRunnerThread-"
+
+
+def in_queue_runner() -> bool:
+    """Whether the current thread is one of TensorFlow's queue runners."""
+    return threading.current_thread().name.startswith(_RUNNER_THREAD)
 
 
 def runner_threads(runner: Any, session: Any) -> int | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from staging_tf1._tf import in_queue_runner
 from staging_tf1.feed.pipeline import Pipeline, areas_taken, pipelines_of
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.dependencies import ByFetches, ops_of_run
@@ -106,7 +107,7 @@ class ForkGuard(Handler):
 
 
 class Chain:
-    """Wraps `run` of one session, as an attribute of that session, until it is closed.
+    """Wraps `run` and `make_callable` of one session, as attributes of that session, until it is closed.
 
     The package's own runs are no steps, and go past it (`_tf.run_unwrapped`).
 
@@ -122,9 +123,10 @@ class Chain:
     def __init__(self, session: Any) -> None:
         self.session = session
         self._run_before: Callable[..., Any] = session.run
+        self._make_before: Callable[..., Any] = session.make_callable
         self.handlers: tuple[Handler, ...] = ()
         self.raise_cause: Callable[[BaseException], None] = lambda error: None
-        session.run = self.run
+        session.run, session.make_callable = self.run, self.make_callable
 
     def install(self, handlers: Sequence[Handler]) -> None:
         """Let the runs go through `handlers`, outermost first."""
@@ -140,7 +142,7 @@ class Chain:
 
     def close(self) -> None:
         """The same; the session then runs unwrapped."""
-        self.session.run = self._run_before
+        self.session.run, self.session.make_callable = self._run_before, self._make_before
         self.close_handlers()
 
     def plan(self, fetches: Any, feed_dict: Any | None) -> RunPlan:
@@ -166,6 +168,28 @@ class Chain:
         """Run `fetches`, in place of the session's own `run`."""
         call = partial(self.run_session, fetches, options=options, run_metadata=run_metadata)
         return self.execute(self.plan(fetches, feed_dict), fetches, feed_dict, call)
+
+    def make_callable(self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False) -> Any:
+        """Make a callable that runs `fetches`, in place of the session's own `make_callable`."""
+        plain = self.plain_callable(fetches, feed_list, accept_options)
+        # With a feed list, it goes through `run`. A queue runner is no step: it may wait for room.
+        if feed_list is not None or in_queue_runner():
+            return plain
+
+        def step(*options: Any, **named: Any) -> Any:
+            def call(puts: Sequence[Any], feeds: Any) -> Any:
+                if puts or feeds:
+                    return self.run_session(fetches, puts, feeds, *options, **named)
+                return plain(*options, **named)
+
+            return self.execute(self.plan(fetches, None), fetches, None, call)
+
+        return step
+
+    def plain_callable(self, *arguments: Any) -> Callable[..., Any]:
+        """Return what the session's own `make_callable` returns for these arguments."""
+        made: Callable[..., Any] = self._make_before(*arguments)
+        return made
 
     def run_session(
         self, fetches: Any, puts: Sequence[Any], feeds: Any, options: Any = None, run_metadata: Any = None

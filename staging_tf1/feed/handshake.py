@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from staging_tf1._tf import fast_callable
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.delivery import Delivery
@@ -16,12 +19,12 @@ class FeederSide:
     def __init__(self, handshake: Handshake, sink: Sink, delivery: Delivery) -> None:
         session = delivery.session
         self._name, self._capacity, self._handshake, self._delivery = sink.name, sink.capacity, handshake, delivery
-        self._size = session.make_callable(sink.size)
-        self._pending = session.make_callable(handshake.pending)
+        self._size = _reader(session, sink.size)
+        self._pending = _reader(session, handshake.pending)
         self._grant = fast_callable(session, feeds=(), targets=[handshake.grant], in_caller_thread=True)
         self._wait_taken = fast_callable(session, feeds=(), targets=[handshake.wait_taken.op], in_caller_thread=True)
         self._end = fast_callable(session, feeds=(), targets=[handshake.end], in_caller_thread=True)
-        self._wakes = session.make_callable(handshake.wakes)
+        self._wakes = _reader(session, handshake.wakes)
         self._wake = fast_callable(session, feeds=(), targets=[handshake.wake], in_caller_thread=True)
         self._held = 0
 
@@ -44,7 +47,7 @@ class FeederSide:
 
     def serve_rest(self) -> None:
         """Let the taker take until a closed queue is empty, then end the hand-shake."""
-        self._held = int(self._size())
+        self._held = self._size()
         while self._held:
             self._let_take()
         self._end()
@@ -61,4 +64,9 @@ class FeederSide:
         if self._delivery.stopping:
             # The queue's cancel woke us.
             raise Stopped
-        self._held = int(self._size())
+        self._held = self._size()
+
+
+def _reader(session: Any, number: Any) -> Callable[[], int]:
+    read = fast_callable(session, feeds=(), targets=(), fetches=[number], in_caller_thread=True)
+    return lambda: int(read()[0])

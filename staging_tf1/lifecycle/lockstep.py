@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1._tf import is_uninitialized_iterator, run_unwrapped, tf
+from staging_tf1._tf import fast_callable, is_uninitialized_iterator, run_unwrapped, tf
 from staging_tf1.feed.batch_reader import BatchReader, BatchReaders, note_readers
 from staging_tf1.feed.chain import Handler, Look, Run, Stage
 from staging_tf1.feed.counts import Count, counts_of
@@ -74,7 +74,7 @@ class Lockstep:
                 sink,
                 batches,
                 ThreadState(f"lockstep:{batches.producer.name}", give_up=give_up),
-                session.make_callable(list(sink.put.ends)) if sink.put.ends else None,
+                fast_callable(session, feeds=(), targets=(), fetches=sink.put.ends) if sink.put.ends else None,
             )
             for sink, batches in zip(pipeline.sinks, readers.for_steps(), strict=True)
         ]

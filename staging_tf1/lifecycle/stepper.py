@@ -14,7 +14,7 @@ from staging_tf1.lifecycle.steps import Steps
 def make_stepper(steps: Steps, fetches: Any, feed_list: Sequence[Any] | None) -> Callable[..., Any]:
     """Return a callable of the values of `feed_list` that runs `fetches` as a step."""
     chain = steps.chain
-    plain = chain.session.make_callable(fetches, feed_list or None)
+    plain = chain.plain_callable(fetches, feed_list or None)
     in_turn = steps.in_turn(fetches, feed_list)
     if feed_list:
         # TensorFlow's callable goes through the session's run, which is wrapped.

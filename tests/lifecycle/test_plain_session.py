@@ -49,18 +49,37 @@ def test_a_tower_goes_on_alone_after_another_has_ended(graph: Any, kind: str) ->
     assert sorted(n for batch in got for n in batch) == list(range(5)), "every record, with no batch left behind"
 
 
+@pytest.mark.parametrize("how", ["run", "make_callable"])
 @pytest.mark.parametrize("device", ["/device:CPU:0", "/device:CPU:1"])
-def test_failing_steps_lose_no_place(graph: Any, device: str) -> None:
+def test_failing_steps_lose_no_place(graph: Any, device: str, how: str) -> None:
     records, failures = 150, 100
     x = staging.staged(ArraySource(np.arange(records), batch_size=1, epochs=1), capacity=1, device=device)
-    fails = tf.placeholder_with_default(False, [])
+    fails = tf.get_variable("fails", initializer=True, use_resource=True)
     # The step already owns the batch, and has not given its slot back yet.
     with tf.control_dependencies([pipelines_of(graph)[0].sinks[0].get.take]):
         check = tf.raw_ops.Assert(condition=tf.logical_not(fails), data=["NaN"])
+    passes = fails.assign(False)
     with started(device_count=2) as sess:
+        step = sess.make_callable([x, check]) if how == "make_callable" else lambda: sess.run([x, check])
         for _ in range(failures):
             with pytest.raises(tf.errors.InvalidArgumentError, match="NaN"):
-                sess.run([x, check], {fails: True})
+                step()
+        sess.run(passes)
         seen = [int(batch[0]) for batch in to_the_end(sess, x)]
     assert seen == list(range(records - len(seen), records)), "what is left comes in order, to the last batch"
     assert len(seen) >= records - failures, "a failed step took one batch at most"
+
+
+def test_the_batches_of_a_callable_are_not_those_of_a_failed_step(graph: Any) -> None:
+    x = staging.staged(ArraySource(np.arange(9), batch_size=1, epochs=1), name="train")
+    with tf.control_dependencies([x]):
+        check = tf.raw_ops.Assert(condition=tf.constant(False), data=["NaN"])
+    with started() as sess:
+        step = sess.make_callable(x)
+        assert [step().tolist() for _ in range(2)] == [[0], [1]]
+        with_options, graphs = sess.make_callable(x, accept_options=True), tf.RunMetadata()
+        assert with_options(tf.RunOptions(output_partition_graphs=True), run_metadata=graphs).tolist() == [2]
+        assert graphs.partition_graphs
+        with pytest.raises(tf.errors.InvalidArgumentError, match="NaN") as raised:
+            sess.run(check)
+    assert raised.value.__notes__ == ["the failed step had batch 3 of 'train' (its records: source.record_ids(3))"]
