@@ -303,6 +303,12 @@ def _check_records(plan: Plan) -> None:
                 f"records needs a first dimension that counts records, followed by a known shape. Pad the records, "
                 f"declare the spec, or queue whole batches: queue='fifo' without batch_size."
             )
+        if 0 in leaf.shape[1:]:
+            raise SpecError(
+                f"{plan.caller}: {component_name(path)} is {describe(leaf.dtype, leaf.shape)}, which a queue of single "
+                f"records cannot hold: TensorFlow crashes when it splits rows without values. Queue whole batches: "
+                f"queue='fifo' without batch_size."
+            )
         if not can_be_split(leaf.dtype):
             raise SpecError(
                 f"{plan.caller}: {component_name(path)} is {describe(leaf.dtype, leaf.shape)}, but TensorFlow's "

@@ -234,6 +234,20 @@ def test_ragged_records_want_whole_batches(graph: Any) -> None:
         staging.CustomRunner(source, batch_size=2)
 
 
+@pytest.mark.parametrize("queue", ["fifo", "shuffle"])
+def test_rows_without_values_want_whole_batches(graph: Any, queue: str) -> None:
+    source = staging.sources.ArraySource({"x": np.zeros([6, 2, 0]), "y": np.arange(6)}, batch_size=2, epochs=1)
+    with pytest.raises(SpecError) as caught:
+        staging.CustomRunner(source, batch_size=2, queue=queue, name="train")
+    assert str(caught.value) == (
+        "CustomRunner 'train': component 'x' is float64 [2, 2, 0], which a queue of single records cannot hold: "
+        "TensorFlow crashes when it splits rows without values. Queue whole batches: queue='fifo' without batch_size."
+    )
+    batch = staging.CustomRunner(source, queue="fifo").get_inputs()
+    with staging.StagingSession() as sess:
+        assert sess.run(batch)["x"].shape == (2, 2, 0)
+
+
 def test_generators_must_agree(graph: Any) -> None:
     with pytest.raises(SpecError, match="CustomRunner: generator 1 yields .*int64.*, generator 0 yields .*float64"):
         staging.CustomRunner([lambda: iter([np.zeros(2)]), lambda: iter([np.zeros(2, int)])], batch_size=2)
