@@ -229,7 +229,7 @@ def _check_parallel(plan: Plan) -> None:
 
 
 def _check_resume(plan: Plan) -> None:
-    if plan.resume == "exact" and plan.fingerprint is not None and plan.fingerprint["source"] == DATA_SERVICE:
+    if plan.resume == "exact" and plan.fingerprint is not None and plan.fingerprint.get("source") == DATA_SERVICE:
         raise ValueError(
             f"{plan.caller} got resume='exact', the default, with a dataset that reads from "
             f"{service_of(plan.inputs[0].values)}. The service delivers in a new order each time, so no position in it "

@@ -218,12 +218,13 @@ def test_a_source_of_batches_can_leave_out_batches(tmp_path: Path) -> None:
     assert resumed_steps(tmp_path, source, None, skip=[4]) == [[[6, 7]], [[10, 11]]]
 
 
-def test_the_order_of_an_unknown_source_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fingerprint", [{"source": "mine"}, {"rows": 9}, {}])
+def test_the_order_of_an_unknown_source_stays(tmp_path: Path, fingerprint: dict[str, int | str]) -> None:
     class Mine(Numbers):
         """Its fingerprint does not say how it distributes records."""
 
         def fingerprint(self) -> dict[str, int | str]:
-            return {"source": "mine"}
+            return fingerprint
 
     assert resumed_steps(tmp_path, Mine(9), 2, skip=[1]) == [[[0]], [[2]]]
     assert resumed_steps(tmp_path, Mine(9), None, skip=[range(4, 7)]) == [[[3]], [[7]], [[8]]]
