@@ -27,6 +27,8 @@ _log = logging.getLogger("staging_tf1")
 _VARIABLE = "TF_USE_LEGACY_KERAS"
 _YES = ("1", "true", "True")
 _COPY = "tensorflow.python.keras"
+# Packages that have the classes for eager execution if TensorFlow 2's behavior is on while Keras 2 loads, as it is.
+_CHOOSING = (f"{_COPY}.initializers", f"{_COPY}.layers")
 # Where the API of Keras 2 has tf.nn.rnn_cell.
 _CELLS = ["__internal__", "legacy", "rnn_cell"]
 # Parts of the package that are not its API.
@@ -130,13 +132,34 @@ def find(fullname: str, name: str) -> Any:
         return _find_public(fullname, home, name)
     if name == "__version__":
         return views.UNCHANGED
-    try:
-        return getattr(importlib.import_module(home), name)
-    except (ImportError, AttributeError):
-        # Keras has moved it to another file, but not in its API: tf.keras.layers has what was in all files of layers/.
-        is_cell = fullname.startswith("tensorflow.python.ops.")
-        path = _CELLS if is_cell else fullname.removeprefix(_COPY + ".").split(".")[:1]
-        return getattr(_below(_public(home), path), name, views.UNCHANGED)
+    places = [functools.partial(importlib.import_module, home), functools.partial(_part_of_api, fullname, home)]
+    for place in reversed(places) if fullname in _CHOOSING else places:
+        with contextlib.suppress(ImportError, AttributeError):
+            return _seen(fullname, name, place())
+    return views.UNCHANGED
+
+
+def _seen(fullname: str, name: str, place: Any) -> Any:
+    """Return a name of `place`, which has it, as programs see it in the module `fullname`."""
+    if name == "__all__":
+        return sorted(each for each in dir(place) if not (each.startswith("_") or _is_module(getattr(place, each))))
+    value, below = getattr(place, name), f"{fullname}.{name}"
+    # For a submodule, return the one whose names `find` returns.
+    return importlib.import_module(below) if _is_module(value) and value.__name__ == counterpart(below) else value
+
+
+def _is_module(value: Any) -> bool:
+    return isinstance(value, ModuleType)
+
+
+def _part_of_api(fullname: str, home: str) -> Any:
+    """Return the part of Keras 2's API that has the names of a module, even if Keras has moved them to another file.
+
+    tf.keras.layers has what was in all files of layers/.
+    """
+    is_cell = fullname.startswith("tensorflow.python.ops.")
+    path = _CELLS if is_cell else fullname.removeprefix(_COPY + ".").split(".")[:1]
+    return _below(_public(home, "_v2" if fullname.endswith("_v2") else "_v1"), path)
 
 
 def serve_cells(module: ModuleType) -> None:
@@ -181,8 +204,8 @@ def _places(fullname: str, home: str) -> Iterator[Any]:
             yield importlib.import_module(place)
 
 
-def _public(home: str) -> ModuleType:
-    return importlib.import_module(f"{home.partition('.')[0]}.api._v1.keras")
+def _public(home: str, version: str = "_v1") -> ModuleType:
+    return importlib.import_module(f"{home.partition('.')[0]}.api.{version}.keras")
 
 
 def _below(module: ModuleType, path: list[str]) -> Any:

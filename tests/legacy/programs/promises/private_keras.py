@@ -1,0 +1,39 @@
+"""Prints what classes of tensorflow.python.keras compute, imported in every way that TF1 programs do."""
+import numpy as np
+import tensorflow as tf
+
+WAYS = (
+    "import tensorflow.keras.layers as found",
+    "from tensorflow.python.keras import layers as found",
+    "import tensorflow.python.keras.layers as found",
+    "from tensorflow.python.keras.layers import LSTM, GRU",
+    "from tensorflow.python.keras.layers import *",
+    "import tensorflow.python.keras.layers.recurrent as found",
+    "from tensorflow.python.keras.layers.recurrent import LSTM, GRU",
+    "from tensorflow.python.keras.layers.recurrent_v2 import LSTM, GRU",
+    "from tensorflow.python.keras import initializers as found",
+    "from tensorflow.python.keras.initializers import RandomNormal, glorot_normal",
+    "from tensorflow.python.keras.initializers import *",
+)
+
+
+def last_output(kind):
+    layer = kind(1, kernel_initializer="ones", recurrent_initializer="ones")
+    return layer(tf.constant(np.arange(6.0).reshape(1, 3, 2) / 6, tf.float32))
+
+
+def value(kind):
+    return kind(seed=3)([2, 2])
+
+
+for way in WAYS:
+    names = {}
+    exec(way, names)
+    tf.reset_default_graph()
+    tf.set_random_seed(1)
+    kinds, compute = (("LSTM", "GRU"), last_output) if "layers" in way else (("RandomNormal", "glorot_normal"), value)
+    found = [getattr(names["found"], kind) if "found" in names else names[kind] for kind in kinds]
+    made = [compute(kind) for kind in found]
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        print(*["%.4f" % np.ravel(array)[0] for array in session.run(made)])
