@@ -100,7 +100,8 @@ class _Names:
             return views.own(self._v1, name)
         except AttributeError:
             if name in BELOW_THE_API:
-                return UNCHANGED
+                # TensorFlow 2 deletes tf.python and tf.core once it is loaded.
+                return sys.modules.get(f"tensorflow.{name}", UNCHANGED)
         raise RemovedNameError(
             f"module 'tensorflow' has no attribute {name!r}: tf.{name} is not in tf.compat.v1 of TensorFlow "
             f"{self._v1.__version__}, and staging_tf1 does not restore it."

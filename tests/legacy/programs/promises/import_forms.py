@@ -53,6 +53,7 @@ report["one object"] = {
     "compat": compat_v1 is from_compat and placeholder is compat_v1.placeholder,
     "gfile": GFile is tf.gfile.GFile and AdamOptimizer is tf.train.AdamOptimizer and train.Saver is tf.train.Saver,
     "reload": importlib.reload(as_name) is as_name,
+    "below the API": tf.python is sys.modules["tensorflow.python"] and tf.core.framework.graph_pb2 is graph_pb2,
 }
 report["tf1"] = {
     name: name in dir(tf) or hasattr(tf, name)
