@@ -292,6 +292,17 @@ def _change_sequential(module: ModuleType) -> None:
     kind.predict_proba, kind.predict_classes = predict_proba, predict_classes
 
 
+def _change_adagrad(module: ModuleType) -> None:
+    """Let Adagrad begin at 0 where its configuration does not say at what, as for `compile("adagrad")`."""
+    kind = module.__dict__["Adagrad"]
+    genuine = kind.from_config.__func__
+
+    def from_config(cls: Any, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        return genuine(cls, {"initial_accumulator_value": 0.0, **config}, custom_objects)
+
+    kind.from_config = classmethod(from_config)
+
+
 def _wrap(owner: Any, name: str, as_before: Callable[..., Any]) -> None:
     genuine = getattr(owner, name)
 
@@ -313,6 +324,7 @@ _OF_KERAS_TWO = {
     "src.engine.sequential": _change_sequential,
     "src.layers.convolutional.base_conv": _change_convolution,
     "src.layers.normalization.batch_normalization": _change_normalization,
+    "src.optimizers.legacy.adagrad": _change_adagrad,
 }
 # The functions that change loaded modules, for all graphs of this process, by the full name of the module.
 CHANGES: dict[str, Callable[[ModuleType], None]] = {

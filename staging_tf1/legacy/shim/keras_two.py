@@ -29,6 +29,8 @@ _YES = ("1", "true", "True")
 _COPY = "tensorflow.python.keras"
 # Packages that have the classes for eager execution if TensorFlow 2's behavior is on while Keras 2 loads, as it is.
 _CHOOSING = (f"{_COPY}.initializers", f"{_COPY}.layers")
+# Second names of the optimizers, where Keras 2 has modules.
+_OPTIMIZERS = {name.lower(): name for name in ("SGD", "RMSprop", "Adagrad", "Adadelta", "Adam", "Adamax", "Nadam")}
 # Where the API of Keras 2 has tf.nn.rnn_cell.
 _CELLS = ["__internal__", "legacy", "rnn_cell"]
 # Parts of the package that are not its API.
@@ -128,6 +130,8 @@ def find(fullname: str, name: str) -> Any:
     home = counterpart(fullname)
     if home is None or (name.startswith("__") and name not in ("__all__", "__version__")):
         return views.UNCHANGED
+    if fullname.endswith(".optimizers"):
+        name = _OPTIMIZERS.get(name, name)
     if _is_of_package(fullname):
         return _find_public(fullname, home, name)
     if name == "__version__":
@@ -145,7 +149,8 @@ def _seen(fullname: str, name: str, place: Any) -> Any:
         return sorted(each for each in dir(place) if not (each.startswith("_") or _is_module(getattr(place, each))))
     value, below = getattr(place, name), f"{fullname}.{name}"
     # For a submodule, return the one whose names `find` returns.
-    return importlib.import_module(below) if _is_module(value) and value.__name__ == counterpart(below) else value
+    is_below = _is_module(value) and f"{counterpart(below)}.".startswith(f"{value.__name__}.")
+    return importlib.import_module(below) if is_below else value
 
 
 def _is_module(value: Any) -> bool:

@@ -240,6 +240,8 @@ KERAS_TWO = {
     },
     "tensorflow.python.ops.rnn_cell_impl": "layers.rnn.legacy_cells",
     "tensorflow.python.ops.rnn_cell": "layers.rnn.legacy_cells",
+    # Those before tf.keras.optimizers: their Adagrad begins at 0.
+    "tensorflow.python.keras.optimizers": "optimizers.optimizer_v1",
 }
 
 # Modules of TensorFlow 1.15.5 outside tf.contrib that are gone, and that are lent with it.

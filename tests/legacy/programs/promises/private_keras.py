@@ -37,3 +37,22 @@ for way in WAYS:
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
         print(*["%.4f" % np.ravel(array)[0] for array in session.run(made)])
+
+OPTIMIZERS = (
+    "from tensorflow.python.keras.optimizers import Adagrad; made = Adagrad(0.1)",
+    "from tensorflow.python.keras import optimizers; made = optimizers.adagrad(0.1)",
+    "import tensorflow.python.keras.optimizers as found; made = found.deserialize({'class_name': 'Adagrad', 'config': {}})",
+    "from tensorflow.python.keras.optimizers import *; made = Adam(0.01, clipnorm=0.5, decay=0.1)",
+    "from tensorflow.keras.optimizers import Adagrad; made = Adagrad(0.1)",
+    "made = 'adagrad'",
+)
+x = np.linspace(-1, 1, 24).reshape(8, 3).astype("float32")
+
+for way in OPTIMIZERS:
+    tf.keras.backend.clear_session()
+    names = {}
+    exec(way, names)
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, kernel_initializer="ones", input_shape=(3,))])
+    model.compile(names["made"], "mse")
+    trained = model.fit(x, x.dot([[1.0], [-2.0], [0.5]]), batch_size=4, epochs=3, shuffle=False, verbose=0)
+    print("%.4f" % trained.history["loss"][-1])
