@@ -1,4 +1,4 @@
-"""Prints what classes of tensorflow.python.keras compute, imported in every way that TF1 programs do."""
+"""Prints what Keras computes, with classes of tensorflow.python.keras imported in every way that TF1 programs do."""
 import numpy as np
 import tensorflow as tf
 
