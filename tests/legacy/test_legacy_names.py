@@ -75,6 +75,24 @@ def test_keras_computes_what_tensorflow_1_computes(legacy_run: Run) -> None:
     ]
 
 
+def test_images_are_augmented_as_in_tensorflow_1(legacy_run: Run) -> None:
+    for package in ("tf_keras", "scipy", "PIL"):
+        pytest.importorskip(package)
+    # Printed by TensorFlow 1.15.5 with Keras-Preprocessing 1.1.2: a mean and two values of each.
+    assert legacy_run(PROMISES / "keras_images.py").stdout.splitlines() == [
+        "78.008 136.434 106.110",
+        "79.178 130.348 75.827",
+        "60.058 224.004 65.298",
+        "80.970 120.067 81.035",
+        "74.235 94.634 -13.176",
+        "167.692 137.000 229.000",
+        "78.564 116.208 53.673",
+        "78.008 123.084 -51.921",
+        "92.819 157.476 73.044",
+        "84.075 199.091 145.228",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from staging_tf1.legacy.shim.keras_images import change_images
 from staging_tf1.legacy.shim.tensorflow_names import ATTRIBUTES
 
 # Ops whose unused outputs have other shapes than in TF1, and the attribute of the shapes in saved graphs.
@@ -325,6 +326,7 @@ _OF_KERAS_TWO = {
     "src.layers.convolutional.base_conv": _change_convolution,
     "src.layers.normalization.batch_normalization": _change_normalization,
     "src.optimizers.legacy.adagrad": _change_adagrad,
+    "src.preprocessing.image": change_images,
 }
 # The functions that change loaded modules, for all graphs of this process, by the full name of the module.
 CHANGES: dict[str, Callable[[ModuleType], None]] = {
