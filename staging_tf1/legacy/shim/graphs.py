@@ -304,6 +304,16 @@ def _change_adagrad(module: ModuleType) -> None:
     kind.from_config = classmethod(from_config)
 
 
+def _change_masks(module: ModuleType) -> None:
+    """Let Keras divide a masked loss by the number of all entries, also of those that the mask leaves out."""
+
+    def as_before(genuine: Any, losses: Any, sw: Any, mask: Any, reduction: Any) -> Any:
+        # The weights are scaled for one kind of reduction only.
+        return genuine(losses, sw, mask, None)
+
+    _wrap(module, "apply_valid_mask", as_before)
+
+
 def _wrap(owner: Any, name: str, as_before: Callable[..., Any]) -> None:
     genuine = getattr(owner, name)
 
@@ -327,6 +337,7 @@ _OF_KERAS_TWO = {
     "src.layers.normalization.batch_normalization": _change_normalization,
     "src.optimizers.legacy.adagrad": _change_adagrad,
     "src.preprocessing.image": change_images,
+    "src.utils.losses_utils": _change_masks,
 }
 # The functions that change loaded modules, for all graphs of this process, by the full name of the module.
 CHANGES: dict[str, Callable[[ModuleType], None]] = {

@@ -56,3 +56,13 @@ for way in OPTIMIZERS:
     model.compile(names["made"], "mse")
     trained = model.fit(x, x.dot([[1.0], [-2.0], [0.5]]), batch_size=4, epochs=3, shuffle=False, verbose=0)
     print("%.4f" % trained.history["loss"][-1])
+
+for weights in (None, [[1.0, 2.0, 3.0, 4.0]] * 3):
+    tf.keras.backend.clear_session()
+    layers = tf.keras.layers
+    dense = layers.TimeDistributed(layers.Dense(1, kernel_initializer="ones"))
+    model = tf.keras.Sequential([layers.Embedding(5, 3, mask_zero=True, embeddings_initializer="ones"), dense])
+    model.compile("sgd", "mse", sample_weight_mode=None if weights is None else "temporal")
+    words, wanted = np.array([[1, 2, 0, 0], [3, 0, 0, 0], [1, 1, 1, 1]]), np.ones([3, 4, 1])
+    trained = model.fit(words, wanted, 2, 2, 0, shuffle=False, sample_weight=weights and np.array(weights))
+    print("%.4f %.4f" % tuple(trained.history["loss"]))
