@@ -9,6 +9,7 @@ behind them have the same seed.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -177,6 +178,92 @@ def _change_transposed_convolution(module: ModuleType) -> None:
     _wrap(module, "conv2d_transpose", as_before)
 
 
+def _change_tensordot(module: ModuleType) -> None:
+    """Let `tensordot` transpose and reshape each argument whose shape is known, also where nothing changes."""
+    inside = module.__dict__
+
+    def as_before(genuine: Any, a: Any, b: Any, axes: Any, name: Any = None) -> Any:
+        if inside["context"].executing_eagerly():
+            return genuine(a, b, axes, name)
+        with inside["ops"].name_scope(name, "Tensordot", [a, b, axes]) as scope:
+            a, b = (inside["ops"].convert_to_tensor(each) for each in (a, b))
+            if isinstance(axes, int):
+                axes = [[*range(-axes, 0)], [*range(axes)]]
+            if isinstance(axes, (list, tuple)):
+                a, b = repeated(a, axes[0], False), repeated(b, axes[1], True)
+            result = genuine(a, b, axes, scope)
+            is_product = result.op.type == "MatMul"
+            return inside["array_ops"].reshape(result, result.shape.as_list()) if is_product else result
+
+    def repeated(tensor: Any, axes: Any, first: bool) -> Any:
+        """Return the tensor, after the ops that TensorFlow 2 leaves out because they change nothing."""
+        if not tensor.shape.is_fully_defined() or not isinstance(axes, (int, list, tuple)):
+            return tensor
+        shape, rank = tensor.shape.as_list(), tensor.shape.rank
+        summed = [axis % rank for axis in ([axes] if isinstance(axes, int) else axes)]
+        free = [axis for axis in range(rank) if axis not in summed]
+        order = summed + free if first else free + summed
+        parts = [math.prod(shape[axis] for axis in part) for part in ((summed, free) if first else (free, summed))]
+        if [shape[axis] for axis in order] == parts:
+            tensor = inside["array_ops"].reshape(tensor, shape)
+        if order == [*range(rank)]:
+            tensor = inside["array_ops"].transpose(tensor, order)
+        return tensor
+
+    _wrap(module, "tensordot", as_before)
+
+
+def _change_arrays(module: ModuleType) -> None:
+    """Let an op tell the size of a TensorArray, as in `dynamic_rnn`, even if Python knows it."""
+    size = module.__dict__["gen_data_flow_ops"].tensor_array_size_v3
+
+    def as_before(genuine: Any, self: Any, name: Any = None) -> Any:
+        return size(handle=self._handle, flow_in=self.flow, name=name)
+
+    _wrap(module.__dict__["_GraphTensorArray"], "size", as_before)
+
+
+def _change_flattening(module: ModuleType) -> None:
+    """Let `Flatten` keep the batch size of its input, known or not."""
+    tf = module.__dict__["tf"]
+
+    def as_before(genuine: Any, self: Any, inputs: Any) -> Any:
+        if tf.executing_eagerly() or self._channels_first or inputs.shape.rank in (None, 1):
+            return genuine(self, inputs)
+        rows = tf.compat.dimension_value(inputs.shape[0]) or tf.shape(inputs)[0]
+        flat = tf.reshape(inputs, (rows, -1))
+        flat.set_shape(self.compute_output_shape(inputs.shape))
+        return flat
+
+    _wrap(module.__dict__["Flatten"], "call", as_before)
+
+
+def _change_transposed_layer(module: ModuleType) -> None:
+    """Let ops compute the size of the result of `Conv2DTranspose`, also from a size that is known."""
+    tf, backend, lengths = (module.__dict__[name] for name in ("tf", "backend", "conv_utils"))
+
+    def as_before(genuine: Any, self: Any, inputs: Any) -> Any:
+        if tf.executing_eagerly() or not inputs.shape.rank:
+            return genuine(self, inputs)
+        sizes, has_channels_last = tf.shape(inputs), self.data_format != "channels_first"
+        batch, *shape = [sizes[axis] for axis in ((0, 1, 2) if has_channels_last else (0, 2, 3))]
+        sides = zip(shape, self.kernel_size, self.output_padding or (None, None), self.strides, self.dilation_rate)
+        shape = [
+            lengths.deconv_output_length(size, kernel, self.padding, padding, stride, dilation)
+            for size, kernel, padding, stride, dilation in sides
+        ]
+        shape = [batch, *shape, self.filters] if has_channels_last else [batch, self.filters, *shape]
+        result = backend.conv2d_transpose(
+            inputs, self.kernel, tf.stack(shape), self.strides, self.padding, self.data_format, self.dilation_rate
+        )
+        result.set_shape(self.compute_output_shape(inputs.shape))
+        if self.use_bias:
+            result = tf.nn.bias_add(result, self.bias, lengths.convert_data_format(self.data_format, ndim=4))
+        return result if self.activation is None else self.activation(result)
+
+    _wrap(module.__dict__["Conv2DTranspose"], "call", as_before)
+
+
 def _change_regularization(module: ModuleType) -> None:
     """Compute the regularization loss of a variable once, when `tf.get_variable` makes it.
 
@@ -334,7 +421,9 @@ _OF_KERAS_TWO = {
     "src.engine.functional": _change_models,
     "src.engine.sequential": _change_sequential,
     "src.layers.convolutional.base_conv": _change_convolution,
+    "src.layers.convolutional.conv2d_transpose": _change_transposed_layer,
     "src.layers.normalization.batch_normalization": _change_normalization,
+    "src.layers.reshaping.flatten": _change_flattening,
     "src.optimizers.legacy.adagrad": _change_adagrad,
     "src.preprocessing.image": change_images,
     "src.utils.losses_utils": _change_masks,
@@ -346,8 +435,10 @@ CHANGES: dict[str, Callable[[ModuleType], None]] = {
     "tensorflow.python.framework.random_seed": _change_seeds,
     "tensorflow.python.framework.tensor_shape": _change_dimensions,
     "tensorflow.python.ops.gen_array_ops": _change_split,
+    "tensorflow.python.ops.math_ops": _change_tensordot,
     "tensorflow.python.ops.nn_ops": _change_nn,
     "tensorflow.python.ops.random_ops": _change_uniform,
+    "tensorflow.python.ops.tensor_array_ops": _change_arrays,
     "tensorflow.python.ops.variable_scope": _change_regularization,
     **{f"{keras}.{module}": change for module, change in _OF_KERAS_TWO.items() for keras in ("tf_keras", "keras")},
 }

@@ -28,3 +28,17 @@ with tf.Session() as sess:
     print(sess.run(taken).tolist())
     print([int(sess.run(batches)) for _ in range(10)])
     sess.run(area.clear())
+
+# Initial values behind layers that make other numbers of ops in TensorFlow 2.
+tf.reset_default_graph()
+tf.set_random_seed(3)
+texts, images = tf.placeholder(tf.float32, [None, 5, 3]), tf.placeholder(tf.float32, [None, 4, 4, 2])
+states, _ = tf.nn.bidirectional_dynamic_rnn(tf.nn.rnn_cell.GRUCell(2), tf.nn.rnn_cell.GRUCell(2), texts, dtype=tf.float32)
+seen = [tf.layers.dense(tf.concat(states, 2), 3), tf.layers.conv2d_transpose(images, 3, 3, 2)]
+seen += [tf.layers.dense(tf.layers.flatten(each), 2) for each in seen]
+seen.append(tf.tensordot(tf.ones([2, 3]), tf.get_variable("last", [3, 4]), 1))
+with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    print(*["%.4f" % session.run(tf.reduce_sum(variable)) for variable in tf.trainable_variables()])
+    values = session.run(seen, {texts: np.ones([2, 5, 3]), images: np.ones([2, 4, 4, 2])})
+    print(*["%.4f %s" % (value.sum(), value.shape) for value in values])
