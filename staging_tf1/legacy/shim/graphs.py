@@ -225,7 +225,9 @@ def _change_arrays(module: ModuleType) -> None:
 
 def _change_flattening(module: ModuleType) -> None:
     """Let `Flatten` keep the batch size of its input, known or not."""
-    tf = module.__dict__["tf"]
+    tf = module.__dict__.get("tf")
+    if tf is None:
+        return  # Keras 3
 
     def as_before(genuine: Any, self: Any, inputs: Any) -> Any:
         if tf.executing_eagerly() or self._channels_first or inputs.shape.rank in (None, 1):
@@ -240,7 +242,10 @@ def _change_flattening(module: ModuleType) -> None:
 
 def _change_transposed_layer(module: ModuleType) -> None:
     """Let ops compute the size of the result of `Conv2DTranspose`, also from a size that is known."""
-    tf, backend, lengths = (module.__dict__[name] for name in ("tf", "backend", "conv_utils"))
+    tf = module.__dict__.get("tf")
+    if tf is None:
+        return  # Keras 3
+    backend, lengths = module.__dict__["backend"], module.__dict__["conv_utils"]
 
     def as_before(genuine: Any, self: Any, inputs: Any) -> Any:
         if tf.executing_eagerly() or not inputs.shape.rank:

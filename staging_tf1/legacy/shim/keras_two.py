@@ -136,17 +136,28 @@ def find(fullname: str, name: str) -> Any:
         return _find_public(fullname, home, name)
     if name == "__version__":
         return views.UNCHANGED
-    places = [functools.partial(importlib.import_module, home), functools.partial(_part_of_api, fullname, home)]
-    for place in reversed(places) if fullname in _CHOOSING else places:
+    if name == "__all__":
+        return sorted({each for place in _homes(fullname, home) for each in _contents(place)})
+    for place in _homes(fullname, home):
         with contextlib.suppress(ImportError, AttributeError):
-            return _seen(fullname, name, place())
+            return _seen(fullname, name, place)
     return views.UNCHANGED
+
+
+def _homes(fullname: str, home: str) -> Iterator[Any]:
+    """Yield where the names of a module of TensorFlow are in Keras 2: the first place that has a name counts."""
+    ways = [functools.partial(importlib.import_module, home), functools.partial(_part_of_api, fullname, home)]
+    for way in reversed(ways) if fullname in _CHOOSING else ways:
+        with contextlib.suppress(ImportError):
+            yield way()
+
+
+def _contents(place: Any) -> list[str]:
+    return [name for name in dir(place) if not (name.startswith("_") or _is_module(getattr(place, name)))]
 
 
 def _seen(fullname: str, name: str, place: Any) -> Any:
     """Return a name of `place`, which has it, as programs see it in the module `fullname`."""
-    if name == "__all__":
-        return sorted(each for each in dir(place) if not (each.startswith("_") or _is_module(getattr(place, each))))
     value, below = getattr(place, name), f"{fullname}.{name}"
     # For a submodule, return the one whose names `find` returns.
     is_below = _is_module(value) and f"{counterpart(below)}.".startswith(f"{value.__name__}.")
