@@ -6,8 +6,6 @@ import functools
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 
 def change_images(module: ModuleType) -> None:
     """Let `ImageDataGenerator`, in a loaded module of Keras 2, turn and move images as `affine_transform` does.
@@ -35,6 +33,8 @@ def affine_transform(
     order: int = 1,
 ) -> Any:
     """Turn an image, move, shear and zoom it, about half a pixel past its center. `tx` and `zx` are for the rows."""
+    # The program is the first to import numpy.
+    import numpy as np
     from scipy import ndimage
 
     if (theta, tx, ty, shear, zx, zy) == (0, 0, 0, 0, 1, 1):
