@@ -187,20 +187,21 @@ def _change_tensordot(module: ModuleType) -> None:
             return genuine(a, b, axes, name)
         with inside["ops"].name_scope(name, "Tensordot", [a, b, axes]) as scope:
             a, b = (inside["ops"].convert_to_tensor(each) for each in (a, b))
-            if isinstance(axes, int):
-                axes = [[*range(-axes, 0)], [*range(axes)]]
-            if isinstance(axes, (list, tuple)):
-                a, b = repeated(a, axes[0], False), repeated(b, axes[1], True)
+            pair = [[*range(-axes, 0)], [*range(axes)]] if isinstance(axes, int) else axes
+            if isinstance(pair, (list, tuple)) and len(pair) == 2:
+                a, b = repeated(a, pair[0], False), repeated(b, pair[1], True)
             result = genuine(a, b, axes, scope)
             is_product = result.op.type == "MatMul"
             return inside["array_ops"].reshape(result, result.shape.as_list()) if is_product else result
 
     def repeated(tensor: Any, axes: Any, first: bool) -> Any:
         """Return the tensor, after the ops that TensorFlow 2 leaves out because they change nothing."""
-        if not tensor.shape.is_fully_defined() or not isinstance(axes, (int, list, tuple)):
+        axes, rank = [axes] if isinstance(axes, int) else axes, tensor.shape.rank
+        if not tensor.shape.is_fully_defined() or not isinstance(axes, (list, tuple)):
             return tensor
-        shape, rank = tensor.shape.as_list(), tensor.shape.rank
-        summed = [axis % rank for axis in ([axes] if isinstance(axes, int) else axes)]
+        if not all(isinstance(axis, int) and -rank <= axis < rank for axis in axes):
+            return tensor  # TensorFlow says what is wrong with them
+        shape, summed = tensor.shape.as_list(), [axis % rank for axis in axes]
         free = [axis for axis in range(rank) if axis not in summed]
         order = summed + free if first else free + summed
         parts = [math.prod(shape[axis] for axis in part) for part in ((summed, free) if first else (free, summed))]
