@@ -14,6 +14,7 @@ from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from staging_tf1.legacy.shim import keras_two
 from staging_tf1.legacy.shim.keras_images import change_images
 from staging_tf1.legacy.shim.tensorflow_names import ATTRIBUTES
 
@@ -97,9 +98,7 @@ def _change_split(module: ModuleType) -> None:
 
 def _change_convolution(module: ModuleType) -> None:
     """Let convolutional layers make the constant of their dilation, and refuse a part of a filter."""
-    tf = module.__dict__.get("tf")
-    if tf is None:
-        return  # Keras 3
+    tf = module.__dict__["tf"]
 
     def as_before(genuine: Any, self: Any, *arguments: Any, **how: Any) -> Any:
         result = genuine(self, *arguments, **how)
@@ -119,9 +118,7 @@ def _change_convolution(module: ModuleType) -> None:
 
 def _change_normalization(module: ModuleType) -> None:
     """Let fused batch normalization make its constants."""
-    tf = module.__dict__.get("tf")
-    if tf is None:
-        return  # Keras 3
+    tf = module.__dict__["tf"]
 
     def as_before(genuine: Any, self: Any, *arguments: Any, training: Any, **how: Any) -> Any:
         result = genuine(self, *arguments, training=training, **how)
@@ -139,9 +136,7 @@ def _change_models(module: ModuleType) -> None:
 
     TF1 asked each layer only. Keras 2 also asks the model, and adds or removes a last axis of 1 to make ranks equal.
     """
-    tf = module.__dict__.get("tf")
-    if tf is None:
-        return  # Keras 3
+    tf = module.__dict__["tf"]
     model = module.__dict__["Functional"]
     declared = model.input_spec
 
@@ -226,9 +221,7 @@ def _change_arrays(module: ModuleType) -> None:
 
 def _change_flattening(module: ModuleType) -> None:
     """Let `Flatten` keep the batch size of its input, known or not."""
-    tf = module.__dict__.get("tf")
-    if tf is None:
-        return  # Keras 3
+    tf = module.__dict__["tf"]
 
     def as_before(genuine: Any, self: Any, inputs: Any) -> Any:
         if tf.executing_eagerly() or self._channels_first or inputs.shape.rank in (None, 1):
@@ -243,9 +236,7 @@ def _change_flattening(module: ModuleType) -> None:
 
 def _change_transposed_layer(module: ModuleType) -> None:
     """Let ops compute the size of the result of `Conv2DTranspose`, also from a size that is known."""
-    tf = module.__dict__.get("tf")
-    if tf is None:
-        return  # Keras 3
+    tf = module.__dict__["tf"]
     backend, lengths = module.__dict__["backend"], module.__dict__["conv_utils"]
 
     def as_before(genuine: Any, self: Any, inputs: Any) -> Any:
@@ -422,6 +413,11 @@ def _change_nn(module: ModuleType) -> None:
     _change_dropout(module)
 
 
+def _unless_keras_three(change: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+    # Some of its modules have the same names.
+    return lambda module: change(module) if keras_two.has_keras_two(of_tensorflow=True) else None
+
+
 _OF_KERAS_TWO = {
     "src.engine.base_layer": _change_layers,
     "src.engine.functional": _change_models,
@@ -446,5 +442,6 @@ CHANGES: dict[str, Callable[[ModuleType], None]] = {
     "tensorflow.python.ops.random_ops": _change_uniform,
     "tensorflow.python.ops.tensor_array_ops": _change_arrays,
     "tensorflow.python.ops.variable_scope": _change_regularization,
-    **{f"{keras}.{module}": change for module, change in _OF_KERAS_TWO.items() for keras in ("tf_keras", "keras")},
+    **{f"tf_keras.{module}": change for module, change in _OF_KERAS_TWO.items()},
+    **{f"keras.{module}": _unless_keras_three(change) for module, change in _OF_KERAS_TWO.items()},
 }

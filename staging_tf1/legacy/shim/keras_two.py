@@ -153,19 +153,15 @@ def _homes(fullname: str, home: str) -> Iterator[Any]:
 
 
 def _contents(place: Any) -> list[str]:
-    return [name for name in dir(place) if not (name.startswith("_") or _is_module(getattr(place, name)))]
+    return [name for name in dir(place) if not (name.startswith("_") or isinstance(getattr(place, name), ModuleType))]
 
 
 def _seen(fullname: str, name: str, place: Any) -> Any:
     """Return a name of `place`, which has it, as programs see it in the module `fullname`."""
     value, below = getattr(place, name), f"{fullname}.{name}"
     # For a submodule, return the one whose names `find` returns.
-    is_below = _is_module(value) and f"{counterpart(below)}.".startswith(f"{value.__name__}.")
+    is_below = isinstance(value, ModuleType) and f"{counterpart(below)}.".startswith(f"{value.__name__}.")
     return importlib.import_module(below) if is_below else value
-
-
-def _is_module(value: Any) -> bool:
-    return isinstance(value, ModuleType)
 
 
 def _part_of_api(fullname: str, home: str) -> Any:
