@@ -34,6 +34,7 @@ from tensorflow.python.util import tf_stack as _tf_stack
 from tensorflow.python.util.module_wrapper import TFModuleWrapper as _TFModuleWrapper
 
 from staging_tf1.errors import StagingWarning, warn
+from staging_tf1.fork import refuse_if_forked
 
 # What other modules import from here that is not defined here.
 __all__ = ["Dataset", "FuncGraph", "tf"]
@@ -272,8 +273,8 @@ def has_default_graph() -> bool:
     return bool(_ops._default_graph_stack.stack)
 
 
-def count_runs(graph: Any, on_run: Callable[[], None]) -> None:
-    """Call `on_run` on every later `Session.run` of `graph`.
+def count_runs(graph: Any, log: Any) -> None:
+    """Count every later `Session.run` of `graph` in `log.runs`, and refuse it if no session can run in this process.
 
     `Session.run` takes `graph._session_run_lock()` before it extends the session with new ops. The wrapper is an
     attribute of this graph. Patching the class or `Session.run` would affect other graphs in the process.
@@ -281,7 +282,8 @@ def count_runs(graph: Any, on_run: Callable[[], None]) -> None:
     take_lock = type(graph)._session_run_lock
 
     def counted() -> Any:
-        on_run()
+        refuse_if_forked("A session")
+        log.runs += 1
         return take_lock(graph)
 
     graph._session_run_lock = counted

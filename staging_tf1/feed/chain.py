@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from staging_tf1._tf import in_queue_runner
 from staging_tf1.feed.pipeline import Pipeline, areas_taken, pipelines_of
 from staging_tf1.fork import refuse_if_forked
-from staging_tf1.graph.dependencies import ByFetches, ops_of_run
+from staging_tf1.graph.dependencies import held_in, leaves_of, ops_of_run
 from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.state import session_state_of
 
 # In TensorFlow's profile: a run that takes no batch, as far as is known.
 _RUN = "run"
+
+# A loop repeats a few sets of fetches. If there are more than this, each run has new ones, which are not worth keeping.
+_MOST_ANSWERS = 1000
+
+Answer = TypeVar("Answer")
 
 
 class Look(NamedTuple):
@@ -96,6 +101,46 @@ class Handler:
 
     def close(self) -> None:
         """Called at the end of the session, from the innermost handler outwards. May be called twice."""
+
+
+class ByFetches(Generic[Answer]):
+    """Caches the answer to a question about a run's fetches and feeds.
+
+    Args:
+      question: called with the fetches and the list of fed tensors.
+    """
+
+    def __init__(self, question: Callable[[Any, list[Any]], Answer]) -> None:
+        self._question = question
+        # By id, so fetches and feeds are kept with the answer. Also the tensors themselves, because the caller may
+        # remove them from a list.
+        self._answers: dict[Any, tuple[Answer, list[Any]]] = {}
+
+    def of(self, fetches: Any, feed_dict: Any | None) -> Answer:
+        """The answer for a run of `fetches` that feeds the keys of `feed_dict`."""
+        fed = list(feed_dict) if feed_dict else []
+        # By identity: hashing a tensor costs more, and comparing two can make an op.
+        key = (_identity(fetches), _identity(fed))
+        known = self._answers.get(key)
+        if known is None:
+            if len(self._answers) >= _MOST_ANSWERS:
+                self._answers.clear()
+            known = self._answers[key] = (self._question(fetches, fed), list(leaves_of([fetches, fed])))
+        return known[0]
+
+
+def _identity(fetches: Any) -> Any:
+    # The type() of a proxy, such as a dict in a tf.Module, would be that of the proxy.
+    kind = fetches.__class__
+    if kind is list or kind is tuple:
+        return tuple([_identity(fetch) for fetch in fetches])
+    if kind is dict:
+        # Marked as a dict, because a list may hold pairs, too.
+        return dict, tuple(fetches), tuple([_identity(fetch) for fetch in fetches.values()])
+    if kind is str:
+        return fetches
+    held = held_in(kind)
+    return id(fetches) if held is None else (dict, *[(name, _identity(value)) for name, value in held(fetches)])
 
 
 class ForkGuard(Handler):

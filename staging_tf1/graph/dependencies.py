@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.graph.state import counted_state_of
@@ -22,13 +22,8 @@ _GIVEN_OPS = frozenset({"Const", "Placeholder", "PlaceholderWithDefault"})
 _CHOOSING_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _CALLING_OPS = _CHOOSING_OPS | {"While", "StatelessWhile", "PartitionedCall", "StatefulPartitionedCall"}
 
-Answer = TypeVar("Answer")
-
 # The name of the ops whose outputs the user's model reads. Programs and commands name them: "staged/Identity:0".
 OUTPUT = "Identity"
-
-# A loop repeats a few sets of fetches. If there are more than this, each run has new ones, which are not worth keeping.
-_MOST_ANSWERS = 1000
 
 
 def ancestors(elements: Iterable[Any], fed: Collection[str] = ()) -> Iterator[Any]:
@@ -51,22 +46,34 @@ def elements_of(graph: Any, fetches: Any) -> list[Any]:
     Raises:
       KeyError, TypeError, ValueError: `fetches` holds something that is not in the graph.
     """
-    leaves = [part for leaf in _leaves(fetches) for part in tf.nest.flatten(leaf, expand_composites=True)]
+    leaves = [part for leaf in leaves_of(fetches) for part in tf.nest.flatten(leaf, expand_composites=True)]
     return [graph.as_graph_element(leaf) for leaf in leaves]
 
 
-def _leaves(fetches: Any) -> Iterator[Any]:
+def leaves_of(fetches: Any) -> Iterator[Any]:
     """The contents of the containers that `Session.run` looks into.
 
     `tf.nest` would sort the keys of a dict. That fails for keys of several types, and a MonitoredSession's keys are its
     hooks.
     """
-    held = _held(fetches.__class__)
+    held = held_in(fetches.__class__)
     if held is None:
         yield fetches
     else:
         for _, value in held(fetches):
-            yield from _leaves(value)
+            yield from leaves_of(value)
+
+
+@lru_cache(maxsize=1000)
+def held_in(kind: type[Any]) -> Callable[[Any], Iterable[tuple[Any, Any]]] | None:
+    """A function for the (name, value) pairs of a container of that class; None if `Session.run` does not open it."""
+    if issubclass(kind, (list, tuple)):
+        return enumerate
+    if issubclass(kind, Mapping):
+        return lambda fetches: fetches.items()
+    if hasattr(kind, "__attrs_attrs__"):
+        return lambda fetches: [(field.name, getattr(fetches, field.name)) for field in kind.__attrs_attrs__]
+    return None
 
 
 def ops_of_run(graph: Any, fetches: Any, fed: Iterable[Any], cut: Iterable[Any] = ()) -> dict[str, Any]:
@@ -166,55 +173,3 @@ def _is_feedable(tensor: Any) -> bool:
 def iterators_behind(elements: Iterable[Any]) -> frozenset[str]:
     """Return the names of the ops of the initializable iterators that `elements` depend on."""
     return frozenset(op.name for op in ancestors(elements) if op.type in ("Iterator", "IteratorV2"))
-
-
-class ByFetches(Generic[Answer]):
-    """Caches the answer to a question about a run's fetches and feeds.
-
-    Args:
-      question: called with the fetches and the list of fed tensors.
-    """
-
-    def __init__(self, question: Callable[[Any, list[Any]], Answer]) -> None:
-        self._question = question
-        # By id, so fetches and feeds are kept with the answer. Also the tensors themselves, because the caller may
-        # remove them from a list.
-        self._answers: dict[Any, tuple[Answer, list[Any]]] = {}
-
-    def of(self, fetches: Any, feed_dict: Any | None) -> Answer:
-        """The answer for a run of `fetches` that feeds the keys of `feed_dict`."""
-        fed = list(feed_dict) if feed_dict else []
-        # By identity: hashing a tensor costs more, and comparing two can make an op.
-        key = (_identity(fetches), _identity(fed))
-        known = self._answers.get(key)
-        if known is None:
-            if len(self._answers) >= _MOST_ANSWERS:
-                self._answers.clear()
-            known = self._answers[key] = (self._question(fetches, fed), list(_leaves([fetches, fed])))
-        return known[0]
-
-
-def _identity(fetches: Any) -> Any:
-    # The type() of a proxy, such as a dict in a tf.Module, would be that of the proxy.
-    kind = fetches.__class__
-    if kind is list or kind is tuple:
-        return tuple([_identity(fetch) for fetch in fetches])
-    if kind is dict:
-        # Marked as a dict, because a list may hold pairs, too.
-        return dict, tuple(fetches), tuple([_identity(fetch) for fetch in fetches.values()])
-    if kind is str:
-        return fetches
-    held = _held(kind)
-    return id(fetches) if held is None else (dict, *[(name, _identity(value)) for name, value in held(fetches)])
-
-
-@lru_cache(maxsize=1000)
-def _held(kind: type[Any]) -> Callable[[Any], Iterable[tuple[Any, Any]]] | None:
-    """A function for the (name, value) pairs of a container of that class; None if `Session.run` does not open it."""
-    if issubclass(kind, (list, tuple)):
-        return enumerate
-    if issubclass(kind, Mapping):
-        return lambda fetches: fetches.items()
-    if hasattr(kind, "__attrs_attrs__"):
-        return lambda fetches: [(field.name, getattr(fetches, field.name)) for field in kind.__attrs_attrs__]
-    return None

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from staging_tf1._tf import count_runs
-from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.callsite import CallSite
 
 if TYPE_CHECKING:
@@ -81,15 +80,6 @@ class BuildLog:
     is_counting: bool = False
     # For each line that built something, the value of `runs` when it last did.
     built: dict[CallSite, int] = field(default_factory=dict)
-
-    def note_run(self) -> None:
-        """Count a run that is about to start.
-
-        Raises:
-          ForkedError: no session can run in this process.
-        """
-        refuse_if_forked("A session")
-        self.runs += 1
 
 
 @dataclass
@@ -196,7 +186,7 @@ def counted_state_of(graph: Any) -> GraphState:
     state = state_of(graph)
     if not state.log.is_counting:
         state.log.is_counting = True
-        count_runs(graph, state.log.note_run)
+        count_runs(graph, state.log)
     return state
 
 

@@ -18,9 +18,9 @@ from running import feed_threads
 
 import staging_tf1 as staging
 from staging_tf1.errors import StuckThreadWarning, UnclosedWarning, UninitializedError
+from staging_tf1.feed.chain import ByFetches
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun
-from staging_tf1.graph.dependencies import ByFetches
 from staging_tf1.lifecycle import hook
 from staging_tf1.sources import ArraySource
 
