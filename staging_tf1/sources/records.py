@@ -32,6 +32,8 @@ _NOT_OF_RECORDS = frozenset(
     "source num_records batch_size shuffle seed drop_remainder across_epochs shard_index shard_count file_list "
     "records".split()
 )
+# How many of the first batches a transform may fail for before its error is raised as that of the source.
+_MOST_TRIED = 5
 
 _Source = TypeVar("_Source", bound="RecordSource")  # typing.Self came with Python 3.11
 
@@ -269,7 +271,7 @@ class RecordSource(Composable):
 
     @property
     def spec(self) -> Any:
-        """A nest of `ArraySpec`. With a transform, it is inferred from the first batch."""
+        """A nest of `ArraySpec`. With a transform, it is inferred from the first batch that this does not fail for."""
         return self._batching.memo.get("spec", self._find_spec)
 
     def _find_spec(self) -> Any:
@@ -277,13 +279,28 @@ class RecordSource(Composable):
         varies = batches.schedule.has_partial or self._drops_records or batches.left_out
         batch_dim = None if varies else self.batch_size
         if batches.options.transform is not None:
-            first = next_kept(self, NO_SPANS, 0, self.num_batches)
-            if first is None:
-                raise ValueError(f"{self!r}: without() leaves no record in any batch. Leave out fewer records.")
-            return output_spec(self._owner, self._read_batch(first), self.batch(first), batch_dim)
+            return self._transformed_spec(batch_dim)
         if batches.layout is not None:
             return batches.memo.get("layout", self._laid_out).spec(batch_dim)
         return self.record_spec(batch_dim)
+
+    def _transformed_spec(self, batch_dim: int | None) -> Any:
+        failures: list[Exception] = []
+        number = next_kept(self, NO_SPANS, 0, self.num_batches)
+        while number is not None and len(failures) < _MOST_TRIED:
+            try:
+                return output_spec(self._owner, self._read_batch(number), self.batch(number), batch_dim)
+            except Exception as error:
+                # A session may be told to skip this batch. If not, it raises the error there.
+                failures.append(error)
+            number = next_kept(self, NO_SPANS, number + 1, self.num_batches)
+        try:
+            if failures:
+                raise failures[0]
+            raise ValueError(f"{self!r}: without() leaves no record in any batch. Leave out fewer records.")
+        finally:
+            # An error whose traceback holds itself would keep what the transform holds alive.
+            failures.clear()
 
     @property
     def batch_size(self) -> int:

@@ -314,6 +314,40 @@ def test_a_signal_from_the_first_batch(graph: Any, build: str, signal: str) -> N
     assert not graph.get_operations()
 
 
+@pytest.mark.parametrize("bad", [[0], [0, 1, 2, 3], [1, 3]])
+def test_a_spec_is_found_although_the_first_batches_are_bad(graph: Any, bad: list[int]) -> None:
+    def transform(batch: Any) -> Any:
+        if batch[0] // 2 in bad:
+            raise BrokenDiskError("a bad block")
+        return {"id": batch, "double": 2 * batch}
+
+    source = ArraySource(np.arange(12), batch_size=2, epochs=1, transform=transform)
+    batch = staging.staged(source, ignored_exception_types=BrokenDiskError)
+    assert batch["double"].shape.as_list() == [2] and batch["double"].dtype == tf.int64
+    with staging.StagingSession() as sess:
+        assert to_the_end(sess.run, [batch]) == [[2 * number for number in range(6) if number not in bad]]
+        assert sess.stats()[0].ignored == len(bad)
+    with tf.Graph().as_default():
+        batch = staging.staged(source)
+        with pytest.raises(BrokenDiskError, match="a bad block") as caught, staging.StagingSession() as sess:
+            to_the_end(sess.run, [batch])
+    assert f"raised while the source made batch {bad[0]}" in caught.value.__notes__
+
+
+def test_a_transform_that_fails_for_the_first_batches_is_named_when_the_graph_is_built(graph: Any) -> None:
+    asked: list[int] = []
+
+    def transform(batch: Any) -> Any:
+        asked.append(int(batch[0]))
+        raise BrokenDiskError(f"no. {batch[0]}")
+
+    for count, tried in [(2, [0]), (6, [0, 2, 4]), (1000, [0, 2, 4, 6, 8])]:
+        asked.clear()
+        with pytest.raises(BrokenDiskError, match=r"^no\. 0$"):
+            staging.staged(ArraySource(np.arange(count), batch_size=2, epochs=1, transform=transform))
+        assert asked == tried
+
+
 def test_a_stream_that_cannot_begin_is_not_skipped_for_ever(graph: Any) -> None:
     source = _Stream(lambda: OSError("no such table"))
     batch = staging.staged(source, ignored_exception_types=(OSError,))
