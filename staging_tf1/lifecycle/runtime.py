@@ -84,6 +84,7 @@ class SessionRuntime:
         self._cluster = cluster_of(pipelines)
         self.ended_well = False
         self.ends_with_session: list[threading.Thread] = []
+        self._final: list[PipelineStats] | None = None
         self._close_before: Callable[[], None] = session.close
         self._last_save = last_save
         self._watcher = InterruptWatcher(lambda: stop_all(self.runs), catches_sigterm=last_save is not None)
@@ -119,7 +120,9 @@ class SessionRuntime:
         return runs_in(self.session, self._pipelines)
 
     def stats(self) -> list[PipelineStats]:
-        """Return the figures of every pipeline so far."""
+        """Return the figures of every pipeline so far; after the end, the final ones, or none if a server had them."""
+        if self._final is not None:
+            return self._final
         return stats_of(
             self._pipelines,
             self.session,
@@ -140,6 +143,14 @@ class SessionRuntime:
         self._watchdog.stop()
         self._lock_probe.stop()
 
+    def _final_stats(self) -> list[PipelineStats]:
+        try:
+            self.steps.tally.settle()
+            return self.stats()
+        except (tf.errors.OpError, RuntimeError):
+            # The session is gone.
+            return []
+
     def end(self, join_secs: float) -> list[PipelineStats]:
         """Stop the feed threads and join them. Return the final figures."""
         self.stop_watching()
@@ -147,18 +158,13 @@ class SessionRuntime:
             # Otherwise a signal may still interrupt a hook that saves at the end, after ours.
             self._watcher.stop()
         runs = self.runs
-        try:
-            self.steps.tally.settle()
-            figures = self.stats()
-        except (tf.errors.OpError, RuntimeError):
-            # The session is gone.
-            figures = []
+        self._final = self._final_stats()
         stop_all(runs)
         for run in runs:
             run.delivery.warn_of_leftovers()
         self.steps.chain.close_handlers()
         join_all([*(run.join for run in runs), self.steps.join], join_secs)
-        return figures
+        return self._final
 
     def _close(self) -> None:
         if has_lost_tensorflow():
@@ -167,6 +173,10 @@ class SessionRuntime:
         self.session.close = self._close_before
         self.stop_watching()
         self._watcher.stop()
+        if self._final is None:
+            # After an error, MonitoredSession closes the session and tells no hook. A server may not answer any more,
+            # nor a session in which another thread's run is stuck.
+            self._final = [] if self.session.sess_str or self.steps.timed.pending else self._final_stats()
         self.steps.chain.close()
         try:
             self._save_if_interrupted()

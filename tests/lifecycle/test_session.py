@@ -134,6 +134,20 @@ def test_what_a_step_takes_is_looked_up_once(graph: Any, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("lockstep", [False, True])
+def test_a_hook_keeps_the_figures_of_a_session_that_has_failed(graph: Any, lockstep: bool) -> None:
+    x, fails = staging.staged(numbers(), lockstep=lockstep), tf.placeholder_with_default(False, [])
+    with tf.control_dependencies([x]), tf.control_dependencies([tf.debugging.Assert(~fails, ["on purpose"])]):
+        step = tf.identity(x)
+    hook = staging.StagingHook()
+    with pytest.raises(tf.errors.InvalidArgumentError), tf.train.MonitoredTrainingSession(hooks=[hook]) as sess:
+        for number in range(4):
+            sess.run(step, {fails: number == 3})
+    (figures,) = hook.stats()
+    assert figures.batches == 4 and figures.failed_numbers == (3,)
+    assert hook.stats() == [figures] and feed_threads() == []
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
 @pytest.mark.parametrize("kind", ["source", "dataset"])
 def test_a_callable_returns_what_run_returns(graph: Any, kind: str, lockstep: bool) -> None:
     words = [b"a", b"\0b", b"c", b"d"]
