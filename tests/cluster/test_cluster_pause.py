@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import tensorflow.compat.v1 as tf
 from clusters import free_addresses, until
+from load import slowdown
 
 from staging_tf1.cluster import pause, reach
 from staging_tf1.cluster.clock import Clock
@@ -236,7 +237,8 @@ def test_workers_that_are_gone_do_not_hold_up_a_pause(monkeypatch: pytest.Monkey
             assert chief.ledger.read([f"fence/{task}" for task in others]) == {}
     chief.stop()
     # Half a second, and what a busy machine adds. One after the other, they would take two seconds each.
-    assert min(took[1:]) < 1.5 and took[0] < 2.0
+    slower = slowdown()
+    assert min(took[1:]) < 1.5 * slower and took[0] < 2.0 * slower
 
 
 def test_a_long_pause_costs_the_server_less_for_each_of_many_workers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +261,8 @@ def test_a_long_pause_costs_the_server_less_for_each_of_many_workers(monkeypatch
     # It ends in the middle of a pause, too.
     began = time.monotonic()
     member.stop()
-    assert time.monotonic() - began < 1.5 and waits.empty()
+    took = time.monotonic() - began
+    assert took < 1.5 * slowdown() and waits.empty()
 
 
 @pytest.mark.parametrize("entries", [{"done/worker 1": "1"}, {"away/worker 1": "process"}])

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import worker_sources
+from load import slowdown
 from processes import state_of
 from slow import with_slow
 from test_workers import all_kinds, pools
@@ -134,7 +135,8 @@ def test_a_stop_is_quick_even_in_a_long_call_of_c() -> None:
         pool.stop()
         thread.join()
         pool.end()
-        assert time.perf_counter() - began < 2
+        took = time.perf_counter() - began
+        assert took < 2 * slowdown()
         assert isinstance(outcome[0], PoolStopped)
         for pid in pids:
             with pytest.raises(ProcessLookupError):
