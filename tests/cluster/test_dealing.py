@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from slow import with_slow
+from slow import examples, with_slow
 
 from staging_tf1.cluster.dealing import Dealing, Names
 from staging_tf1.graph.acked import Acked
@@ -206,7 +206,7 @@ class Cluster(RuleBasedStateMachine):
         assert self.trained == Counter(range(self.num_batches))
 
 
-Cluster.TestCase.settings = settings(max_examples=200 if with_slow() else 60, stateful_step_count=40)
+Cluster.TestCase.settings = settings(max_examples=examples(200) if with_slow() else 60, stateful_step_count=40)
 TestEverything = Cluster.TestCase
 
 

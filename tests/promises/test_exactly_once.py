@@ -16,7 +16,7 @@ from forked import ForkServer
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from once import BAD, COUNT, FEEDS, SOURCES, Model, build, consumed, seen, session, steps
-from slow import some_of, with_all, with_slow
+from slow import examples, some_of, with_all, with_slow
 
 import staging_tf1 as staging
 from staging_tf1.sources import ArraySource
@@ -199,7 +199,7 @@ def needs(source: str) -> None:
 
 
 # For one stream of batches, and for several towers, whose examples take three times as long.
-EXAMPLES, TOWER_EXAMPLES = (100, 60) if with_slow() else (8, 7)
+EXAMPLES, TOWER_EXAMPLES = (examples(100), examples(60)) if with_slow() else (8, 7)
 if with_all():
     EXAMPLES = TOWER_EXAMPLES = 100
 

@@ -98,7 +98,7 @@ RUNS = st.lists(
 # The default run tries each feed once or twice. A tower that passes a batch without a record ends before the others.
 @pytest.mark.filterwarnings("ignore::staging_tf1.errors.LeftoverWarning")
 @pytest.mark.parametrize("feed", FEEDS)
-@settings(max_examples=20 if with_slow() else 2, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20) if with_slow() else 2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kind=st.sampled_from(sorted(SOURCES)), runs=RUNS)
 def test_all_that_is_not_left_out_keeps_its_place(
     tmp_path_factory: pytest.TempPathFactory, feed: str, kind: str, runs: Any

@@ -9,7 +9,7 @@ what tests the same in the default run:
 
 A test that is `thinned` and has three parameters or more has only some of its cases in a run with the slow tests, too:
 each value of a parameter meets each value of the others. STAGING_TF1_SOAK_SECS, as in `make soak`, selects all cases.
-`.ci/run` has the slow tests without those `pairs`.
+`.ci/run` has the slow tests without those `pairs`, and half of the random examples.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ import pytest
 _PAIR = (pytest.mark.slow, pytest.mark.pairs)
 
 _with_slow = False
+# One of so many random examples is tried.
+_fewer = 5
 
 
 def read_selection(config: pytest.Config) -> None:
-    """Note which tests this run selects, for `with_slow`."""
-    global _with_slow
-    _with_slow = config.option.markexpr != "not slow"
+    """Note which tests this run selects, for `with_slow` and `examples`."""
+    global _with_slow, _fewer
+    selected = config.option.markexpr
+    _with_slow, _fewer = selected != "not slow", {"not slow": 5, "not pairs": 2}.get(selected, 1)
 
 
 def with_slow() -> bool:
@@ -45,8 +48,8 @@ def with_all() -> bool:
 
 
 def examples(most: int) -> int:
-    """Return how many random examples a test tries: `most` in a run that includes the slow tests."""
-    return most if _with_slow else max(4, most // 5)
+    """Return how many random examples a test tries: `most` in a run of all tests."""
+    return min(most, max(4, most // _fewer))
 
 
 def mark_slow(items: list[pytest.Item]) -> list[pytest.Item]:
