@@ -38,6 +38,8 @@ _NOT_THE_FILE = (
 )
 _MISSING_KEY = re.compile(r"Key (\S+) not found in checkpoint")
 _UNINITIALIZED = "the iterator has not been initialized"
+# TensorFlow looks for a checkpoint with a glob. "*" and "?" match themselves.
+_PATTERN = re.compile(r"[\[\\]")
 _BUILT_AT = re.compile(r"Graph execution error:.*?^Node: [^\n]*", re.DOTALL | re.MULTILINE)
 # An attribute of the methods that are wrapped.
 _GUARDED = "_staging_tf1_guarded"
@@ -123,6 +125,7 @@ def _guarded(restore: Any) -> Any:
         if not restoration.is_monitored:
             restoration.run(restore)
             return
+        _refuse_pattern(restoration.path)
         restoration.check_shapes()
         try:
             restoration.run(restore)
@@ -136,6 +139,8 @@ def _guarded(restore: Any) -> Any:
 
 def _explained(save: Any) -> Any:
     def explained(self: Any, sess: Any, save_path: Any, global_step: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if sess is not None and self is state_of(sess.graph).savers.monitored:
+            _refuse_pattern(os.fspath(save_path))
         try:
             return save(self, sess, save_path, global_step, *args, **kwargs)
         except NO_ROOM as error:
@@ -144,6 +149,15 @@ def _explained(save: Any) -> Any:
             raise after_failed_save(sess, save_path, global_step, shortened(error)) from error
 
     return explained
+
+
+def _refuse_pattern(path: str) -> None:
+    if _PATTERN.search(path):
+        raise CheckpointError(
+            f"checkpoint '{path}' cannot be restored: TensorFlow reads '[' and '\\' in its path as a pattern. Choose "
+            f"another checkpoint_dir. To go on from a checkpoint of this one, rename the folder and call "
+            f"tf.train.update_checkpoint_state(FOLDER, PATH_OF_A_CHECKPOINT)."
+        )
 
 
 def check_state_file(folder: str) -> None:

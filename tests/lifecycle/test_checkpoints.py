@@ -149,6 +149,42 @@ def test_a_damaged_checkpoint(saved: Path, tmp_path: Path, damage: str, way: str
             assert sess.run(x).tolist() == [3]
 
 
+FOLDERS = ["run[1]", "run[", "a\\b"]
+PATTERN = "TensorFlow reads '[' and '\\' in its path as a pattern"
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_nothing_is_saved_where_tensorflow_finds_no_checkpoint(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    error = first_error("session", folder)
+    assert isinstance(error, CheckpointError) and PATTERN in str(error) and str(folder) in str(error)
+    assert list(folder.glob("model.ckpt*")) == [] and feed_threads() == []
+
+
+@pytest.mark.parametrize("way", ["session", "hook"])
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_checkpoint_that_tensorflow_does_not_find(saved: Path, tmp_path: Path, name: str, way: str) -> None:
+    folder = copy(saved, tmp_path).rename(tmp_path / name)
+    (folder / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-6"')
+    error = first_error(way, folder)
+    assert isinstance(error, CheckpointError) and PATTERN in str(error)
+    # The suggested fix works.
+    folder.rename(tmp_path / "renamed")
+    tf.train.update_checkpoint_state(str(tmp_path / "renamed"), str(tmp_path / "renamed" / "model.ckpt-6"))
+    assert first_error(way, tmp_path / "renamed") is None
+
+
+@pytest.mark.parametrize("name", ["a*b", "a?b", "{a,b}", "%s", "ü \n"])
+def test_other_names_of_folders_resume(tmp_path: Path, name: str) -> None:
+    seen = []
+    for _ in range(2):
+        with tf.Graph().as_default():
+            x, train = build(count=2)
+            with session("session", tmp_path / name) as sess:
+                seen.append(int(sess.run([x, train])[0][0]))
+    assert seen == [0, 1]
+
+
 def test_every_bit_of_an_index(saved: Path, tmp_path: Path) -> None:
     folder = copy(saved, tmp_path)
     content = index(folder).read_bytes()
