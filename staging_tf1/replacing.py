@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -13,12 +14,16 @@ from staging_tf1.errors import RecordFileError
 
 __all__ = ["replacing", "replacing_path", "sync_folder"]
 
+# A write to an open file raises these without a name.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 @contextlib.contextmanager
 def replacing_path(path: str) -> Iterator[str]:
     """Yield a temporary path in the same folder, and rename it to `path` on success, else delete it.
 
-    Raises RecordFileError if `path` exists and is not a regular file. Replacing a device would remove it.
+    Raises RecordFileError if `path` exists and is not a regular file. Replacing a device would remove it. The error of
+    a full disk names `path`.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if (kind := kind_of_file(path)) is not None:
@@ -29,9 +34,11 @@ def replacing_path(path: str) -> Iterator[str]:
     try:
         yield temporary
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
+            error.filename = path
         raise
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import resource
 import sys
 import zlib
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 from staging_tf1.errors import SpecError
-from staging_tf1.sources import CorruptRecordError, RecordFileError, TFRecordSource
+from staging_tf1.sources import CorruptRecordError, RecordFileError, TFRecordSource, write_tfrecords
 from staging_tf1.sources.aligned import is_aligned
 from staging_tf1.spec import ArraySpec, flatten
 from staging_tf1.testing import assert_deterministic, assert_resumes_everywhere, assert_shards_partition
@@ -265,6 +266,19 @@ def test_a_plain_file_that_begins_like_a_compressed_one_is_plain(write: Write) -
     length = 0x9C78
     assert zlib.compress(b"")[:2] == length.to_bytes(2, "little")
     assert TFRecordSource(write([b"z" * length]), batch_size=1).batch(0).tolist() == [b"z" * length]
+
+
+def test_a_file_for_which_there_is_no_room_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.records"
+    path.write_bytes(b"as it was")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"File too large: '.*/x\.records'"):
+            write_tfrecords({"x": np.random.default_rng(0).random((200, 1000))}, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == b"as it was" and os.listdir(tmp_path) == ["x.records"]
 
 
 def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
