@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from staging_tf1.cores import usable_cores
 
+NOT_TAKEN = "no step has taken a batch from this pipeline"
 NOT_MEASURED = "TensorFlow does not measure how long steps wait for input while deterministic ops are enabled"
 
 # Below this share of the time, more input would not make a loop much faster. A get that finds its batch ready takes

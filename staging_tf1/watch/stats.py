@@ -18,7 +18,7 @@ from staging_tf1.feed.threads import ThreadState
 from staging_tf1.graph.get_stats import GetFigures
 from staging_tf1.graph.sink import Sink
 from staging_tf1.sources import Source
-from staging_tf1.watch.advice import NOT_MEASURED, SourceWork, bottleneck, certainty, typical_share
+from staging_tf1.watch.advice import NOT_MEASURED, NOT_TAKEN, SourceWork, bottleneck, certainty, typical_share
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,8 @@ class PipelineStats:
         of_run = self.waited_share
         if of_run is None:
             return f"bottleneck unknown: {NOT_MEASURED}"
+        if not self.batches and not of_run:
+            return f"bottleneck unknown: {NOT_TAKEN}"
         waited_share = typical_share(self.recent_waited_shares, of_run)
         return f"{self._bottleneck(waited_share)} ({certainty(self.recent_waited_shares, of_run)})"
 

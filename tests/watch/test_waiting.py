@@ -18,12 +18,12 @@ from staging_tf1.watch.stats import PipelineStats
 from staging_tf1.watch.waiting import WaitMeter
 
 
-def verdict(measured: list[float], of_run: float | None = None, kind: str = "source") -> str:
+def verdict(measured: list[float], of_run: float | None = None, kind: str = "source", batches: int = 100) -> str:
     """The verdict of a run whose steps waited these shares of the time, and `of_run` of all of it."""
     share = sum(measured) / max(1, len(measured)) if of_run is None else of_run
     return PipelineStats(
         name="train",
-        batches=100,
+        batches=batches,
         records=100,
         bytes=0,
         wait_secs=share * 30,
@@ -59,6 +59,13 @@ def test_the_verdict(case: str) -> None:
 
 def test_a_slow_first_step_does_not_count() -> None:
     assert verdict([0.01] * 20, of_run=0.4).startswith("compute-bound: steps waited 1 % ")
+
+
+def test_nothing_is_said_of_a_pipeline_that_no_step_has_used() -> None:
+    for measured in ([], [0.0] * 60):
+        assert verdict(measured, batches=0) == "bottleneck unknown: no step has taken a batch from this pipeline"
+    # The first step still waits.
+    assert verdict([0.9] * 60, batches=0).startswith("input-bound: ")
 
 
 @given(
