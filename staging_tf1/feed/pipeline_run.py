@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -34,6 +36,8 @@ _LOOK_SECS = 1.0
 _END_SECS = 10.0
 # How long the last batch of a run may take that ends because its pipeline starts again.
 _LAST_BATCH_SECS = 600.0
+# How long the program may wait at its end for the threads of sessions that nobody has closed.
+_EXIT_SECS = 2.0
 
 
 class PipelineRun:
@@ -82,6 +86,7 @@ class PipelineRun:
         canceller.runs.append(self)
         session_state_of(session).runs[pipeline] = self
         state_of(session.graph).pipelines.runs.add(self)
+        _runs.add(self)
 
     def _make_threads(self) -> list[threading.Thread]:
         threads: list[threading.Thread] = []
@@ -281,3 +286,21 @@ def stop_all(runs: Sequence[PipelineRun]) -> None:
             except (tf.errors.OpError, RuntimeError) as error:
                 # The session is gone, and nothing in it waits.
                 logging.vlog(1, "'%s': could not cancel: %s", begun[0].pipeline.name, error)
+
+
+_runs: weakref.WeakSet[PipelineRun] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    """End the runs that nobody has stopped. A thread that is in TensorFlow while Python ends aborts the process."""
+    runs = [] if has_lost_tensorflow() else [run for run in list(_runs) if not run.delivery.stopping]
+    if not runs:
+        return
+    until = time.perf_counter() + _EXIT_SECS
+    # In a thread, because the server of a session may not answer.
+    stopper = Background("staging:exit", functools.partial(stop_all, runs))
+    stopper.start()
+    stopper.join(_EXIT_SECS)
+    for run in runs:
+        run.join(max(0.0, until - time.perf_counter()))

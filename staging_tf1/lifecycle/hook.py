@@ -13,7 +13,7 @@ from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.snapshot import copy_before_saving
 from staging_tf1.feed.checkpoint import guard_savers
 from staging_tf1.feed.pipeline import Pipeline, cluster_of, pipelines_of
-from staging_tf1.feed.pipeline_run import PipelineRun, run_in, runs_in, stop_all
+from staging_tf1.feed.pipeline_run import PipelineRun, all_runs, run_in, runs_in, stop_all
 from staging_tf1.feed.queue_runner import runner_of, start_together
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.area_base import areas_of
@@ -286,9 +286,19 @@ class SessionHook(StagingHook):
 
         MonitoredSession would leave the threads running.
         """
+        graph = tf.get_default_graph()
+        before = self._runs_of(graph)
         try:
             yield
         except BaseException:
+            if self._session is None:
+                # A hook before this one has failed, such as the saver of checkpoints.
+                for run in self._runs_of(graph):
+                    if run not in before:
+                        self._session, self._coord = run.session, run.coord
             self._close_session()
             self._let_go_of_graph()
             raise
+
+    def _runs_of(self, graph: Any) -> list[PipelineRun]:
+        return [run for pipeline in pipelines_of(graph) for run in all_runs(graph, pipeline)]

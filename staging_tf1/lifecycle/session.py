@@ -262,7 +262,8 @@ class StagingSession:
         self._close(None)
 
     def __del__(self) -> None:
-        if self._session is not None and not has_lost_tensorflow():
+        # At the end of the program the modules may be gone, and then their names are None.
+        if self._session is not None and has_lost_tensorflow is not None and not has_lost_tensorflow():
             warn(
                 f"StagingSession (made at {self._made_at}) was never closed. Use it in a `with` block, or close() it.",
                 UnclosedWarning,

@@ -16,6 +16,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from clusters import until
 from load import slowdown
+from processes import RunPython
 from running import feed_threads
 
 import staging_tf1 as staging
@@ -320,3 +321,67 @@ def test_ctrl_c_that_leaves_the_lock_of_the_runs_locked_ends_the_session(takes_a
         fed = tf.placeholder(tf.int64, [])
         with pytest.raises(KeyboardInterrupt), staging.StagingSession() as sess:
             sess.run([x, fed] if takes_a_batch else fed, {fed: Interrupted()})
+
+
+# Each way runs in a fork, which ends as a program does: with all that Python frees then.
+ENDS = """
+import os, sys
+import numpy as np
+import tensorflow.compat.v1 as tf
+import staging_tf1 as staging
+tf.disable_v2_behavior()
+kept = []
+
+class Failing(tf.train.SessionRunHook):
+    def after_create_session(self, session, coord):
+        raise OSError("the start fails")
+
+def failing(*hooks):
+    try:
+        tf.train.MonitoredTrainingSession(hooks=hooks)
+    except OSError:
+        pass
+
+def plain():
+    kept.append(tf.Session())
+    staging.start(kept[0], tf.train.Coordinator())
+
+def run(sess):
+    kept.append(sess)
+    sess.run(x)
+
+ways = {
+    "hook before ours": lambda: failing(Failing(), staging.StagingHook()),
+    "hook after ours": lambda: failing(staging.StagingHook(), Failing()),
+    "plain": plain,
+    "unclosed": lambda: run(staging.StagingSession()),
+    "unclosed monitored": lambda: run(tf.train.MonitoredTrainingSession(hooks=[staging.StagingHook()])),
+}
+for name, way in ways.items():
+    if pid := os.fork():
+        print(name, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+        continue
+    x = staging.staged(staging.sources.ArraySource(np.arange(100), batch_size=1), num_threads=2)
+    way()
+    break
+"""
+
+
+def test_a_program_that_stops_nothing_ends_without_an_abort(run_python: RunPython) -> None:
+    ended = run_python("-c", ENDS)
+    ways = ("hook before ours", "hook after ours", "plain", "unclosed", "unclosed monitored")
+    assert ended.stdout.splitlines() == [f"{way} 0" for way in ways], ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+class Unwilling(tf.train.SessionRunHook):  # type: ignore[misc]
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        raise OSError("the start fails")
+
+
+@pytest.mark.parametrize("hooks", ["hooks", "chief_only_hooks"])  # after ours, and before it
+def test_a_start_that_fails_leaves_no_thread(graph: Any, hooks: str) -> None:
+    staging.staged(endless(), num_threads=2)
+    with pytest.raises(OSError, match="the start fails"):
+        staging.StagingSession(**{hooks: [Unwilling()]})
+    assert feed_threads() == []
