@@ -10,14 +10,17 @@ from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cluster.cluster import Cluster
-from staging_tf1.errors import ClusterError
+from staging_tf1.errors import ClusterError, StagingWarning, warn
 from staging_tf1.feed.pipeline import pipelines_of
+from staging_tf1.graph.sync_tokens import is_sync_token_queue
 
 _MOST_NAMES = 5
 
 
 def check_graph(cluster: Cluster, graph: Any) -> None:
     """Check that the pipelines of `graph` belong to `cluster`, and that its variables are those of all workers.
+
+    Warns if the optimizer needs workers in step, and they are not.
 
     Raises:
       ClusterError: not so.
@@ -34,6 +37,13 @@ def check_graph(cluster: Cluster, graph: Any) -> None:
                 f"{pipeline} was made without cluster=, so each worker would read all of its input. Pass "
                 f"cluster=cluster. If the input is this worker's own, also pass share='own'."
             )
+    if not cluster.sync and any(map(is_sync_token_queue, graph.get_operations())):
+        warn(
+            "tf.train.SyncReplicasOptimizer is used in a cluster that is not in step: one worker can send two "
+            "gradients of a round, and then the last step of another waits for ever. Make it Cluster(sync=True), or "
+            "start it with `staging-tf1 launch --sync`.",
+            StagingWarning,
+        )
     variables = graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
     own = [variable.op.name for variable in variables if not _is_shared(cluster, variable)]
     if own:

@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 from clusters import free_addresses
 
 import staging_tf1 as staging
-from staging_tf1.errors import ClusterError
+from staging_tf1.errors import ClusterError, StagingWarning
 from staging_tf1.lifecycle.cluster_session import check_model
 
 # What these tests refuse is refused before a connection is made, and nobody answers.
@@ -51,6 +51,17 @@ def test_a_pipeline_of_another_cluster_object(cluster: staging.Cluster) -> None:
         )
     with pytest.raises(ClusterError, match="'train' .* belongs to another Cluster object than the session"):
         staging.StagingSession(cluster=cluster)
+
+
+def test_gradients_in_step_without_workers_in_step(cluster: staging.Cluster) -> None:
+    with cluster.device_scope():
+        x = tf.cast(staging.staged(source(), cluster=cluster), tf.float32)
+        loss = tf.reduce_mean(tf.get_variable("w", []) * x)
+        optimizer = tf.train.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(0.1), 2)
+        optimizer.minimize(loss, tf.train.get_or_create_global_step())
+    with pytest.warns(StagingWarning, match=r"SyncReplicasOptimizer .* not in step: .* Cluster\(sync=True\), or start"):
+        with pytest.raises(ClusterError):  # nobody answers
+            staging.StagingSession(cluster=cluster, hooks=[optimizer.make_session_run_hook(cluster.is_chief)])
 
 
 @pytest.mark.parametrize("number", [1, 7])
