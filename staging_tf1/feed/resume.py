@@ -223,21 +223,27 @@ class _Resumption:
 
 
 def say_where_it_begins(pipeline: Pipeline, session: Any) -> None:
-    """Warn that a restored run repeats batches, because a source has no position.
+    """Warn that a restored run repeats batches, because a source or a `CustomRunner` has no position.
 
     This is no error: for generators that draw batches at random, it does not matter where they begin.
     """
     step = tf.train.get_global_step(session.graph)
     sources = [producer.source for producer in pipeline.producers]
-    if step is None or not any(isinstance(source, StreamSource) and not source.can_resume for source in sources):
+    if not pipeline.stages and any(source is not None for source in sources):
+        reason = "a CustomRunner has no position. Use staged() with a random-access source"
+    elif any(isinstance(source, StreamSource) and not source.can_resume for source in sources):
+        reason = "its generator has no position. Use GeneratorSource(..., resume='skip') or a random-access source"
+    else:
+        return
+    if step is None:
         return
     number = int(run_unwrapped(session, step))
     if number:
         logging.warning(
-            "'%s' begins at its first batch although the run resumes at step %d: its generator has no position. Use "
-            "GeneratorSource(..., resume='skip') or a random-access source to resume with the next batch.",
+            "'%s' begins at its first batch although the run resumes at step %d: %s to resume with the next batch.",
             pipeline.name,
             number,
+            reason,
         )
 
 

@@ -230,14 +230,18 @@ def test_a_plain_session_and_a_plain_saver_do_it_too(tmp_path: Path) -> None:
     assert got == [source().batch(k).tolist() for k in range(9)]
 
 
-@pytest.mark.parametrize("make", ["staged", "CustomRunner", "restart"])
-def test_a_generator_that_begins_anew_says_so(graph: Any, tmp_path: Path, caplog: Any, make: str) -> None:
+@pytest.mark.parametrize("make", ["staged", "CustomRunner", "CustomRunner of arrays", "restart"])
+def test_what_begins_anew_says_so(graph: Any, tmp_path: Path, caplog: Any, make: str) -> None:
     def batches() -> Iterator[Any]:
         return iter([np.array([number]) for number in range(5)])
 
-    if make == "CustomRunner":
+    reason = "a CustomRunner has no position. Use staged() with a random-access source to resume"
+    if make == "CustomRunner of arrays":
+        batch = staging.staged(staging.CustomRunner(ArraySource(np.arange(5), batch_size=1), queue="fifo").get_inputs())
+    elif make == "CustomRunner":
         batch = staging.CustomRunner(batches, queue="fifo").get_inputs()
     else:
+        reason = "its generator has no position. Use GeneratorSource(..., resume='skip') or a random-access source to"
         batch = staging.staged(batches, resume="restart" if make == "restart" else "exact")
     step = tf.assign_add(tf.train.get_or_create_global_step(), 1)
     for begins_anew in (False, True):
@@ -245,4 +249,4 @@ def test_a_generator_that_begins_anew_says_so(graph: Any, tmp_path: Path, caplog
         with staging.StagingSession(checkpoint_dir=str(tmp_path)) as sess:
             assert sess.run([batch, step])[0].tolist() == [0]
         said = [record.getMessage() for record in caplog.records if "begins at its first batch" in record.getMessage()]
-        assert len(said) == (begins_anew and make != "restart")
+        assert len(said) == (begins_anew and make != "restart") and all(reason in line for line in said)
