@@ -22,7 +22,7 @@ from staging_tf1.arguments import folder, scheme_of
 from staging_tf1.cli.arguments import OneLineParser, complain, local_path, whole_number
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.data import DataFileError, LabelledImages, load_images
-from staging_tf1.errors import ClusterError, StagingError
+from staging_tf1.errors import CheckpointError, ClusterError, StagingError
 from staging_tf1.progress import is_terminal
 from staging_tf1.quiet import import_quietly
 
@@ -222,7 +222,7 @@ def main(argv: list[str]) -> int:
         _make_folder(flags["logdir"])
         import_quietly()
         _train(data, **flags)
-    except (ClusterError, DataFileError, LogdirError) as error:
+    except (CheckpointError, ClusterError, DataFileError, LogdirError) as error:
         complain(_PROG, error)
         return 1
     except KeyboardInterrupt:

@@ -217,6 +217,16 @@ def test_a_logdir_that_is_a_file_gets_one_line(tmp_path: Path, capsys: pytest.Ca
     assert _complaint(capsys) == wanted
 
 
+def test_a_logdir_whose_checkpoints_cannot_be_found_gets_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run[1]"
+    assert main(["train", "--logdir", str(folder)]) == 1
+    _, err = capsys.readouterr()
+    assert err.splitlines()[-1].startswith(f"staging-tf1 train: checkpoint '{folder}/model.ckpt' cannot be restored: ")
+    assert "Traceback" not in err
+
+
 def test_a_logdir_with_another_model_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with tf.Graph().as_default(), tf.Session() as sess:
         tf.get_variable("hidden/weights", [3, 4])
