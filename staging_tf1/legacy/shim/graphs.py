@@ -1,39 +1,57 @@
-"""Lets TensorFlow and Keras 2 make the graphs that TF1 made: seeds, numbers of ops, sizes, shapes and attributes.
+"""Lets TensorFlow make the graphs that TF1 made: seeds, numbers of ops, sizes, shapes and attributes.
 
 A random op without a seed of its own gets one from the graph's. TF1 used the number of ops that the graph had.
 TensorFlow 2 counts the random ops instead, so after ``tf.set_random_seed(1)`` it draws other numbers than TF1. Several
-functions also make fewer or more ops than in TF1. The most usual of them make the same ops again, so that random ops
-behind them have the same seed.
+functions also make fewer or more ops than in TF1. The most usual of them make the same ops again, or count as if they
+did, so that random ops behind them have the same seed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 import math
+import operator
 from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 from staging_tf1.legacy.shim import keras_two
-from staging_tf1.legacy.shim.keras_images import change_images
 from staging_tf1.legacy.shim.tensorflow_names import ATTRIBUTES
 
 # Ops whose unused outputs have other shapes than in TF1, and the attribute of the shapes in saved graphs.
 _OTHER_SHAPES = ("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
 _SAVED_SHAPES = "_output_shapes"
+# The attribute of a graph that counts the ops that TF1 would have made more, or fewer.
+_MORE = "_staging_tf1_more_ops"
 
 
 class _NumbersOfOps(dict[Any, int]):
     """Stands in for TensorFlow's dictionary of the next seed of each graph."""
 
     def setdefault(self, graph: Any, default: int = 0) -> int:
-        return int(graph.version)
+        return int(graph.version) + int(getattr(graph, _MORE, 0))
 
     def __getitem__(self, graph: Any) -> int:
         return 0
 
     def __setitem__(self, graph: Any, seed: int) -> None:
         pass  # the next seed depends on the graph only
+
+
+def count(owner: Any, name: str, more: int | Callable[..., int]) -> None:
+    """Let a function count as one of TF1 that made so many more ops, or fewer."""
+    get_graph = importlib.import_module("tensorflow.python.framework.ops").get_default_graph
+
+    def as_before(genuine: Any, *arguments: Any, **how: Any) -> Any:
+        result = genuine(*arguments, **how)
+        graph = get_graph()
+        number = more if isinstance(more, int) else more(*arguments, **how)
+        setattr(graph, _MORE, getattr(graph, _MORE, 0) + number)
+        return result
+
+    wrap(owner, name, as_before)
 
 
 def _change_seeds(module: ModuleType) -> None:
@@ -52,7 +70,8 @@ def _change_uniform(module: ModuleType) -> None:
             maxval = 1.0 if maxval is None else float(maxval) if isinstance(maxval, int) else maxval
         return genuine(shape, minval, maxval, dtype, *more, **how)
 
-    _wrap(module, "random_uniform", as_before)
+    wrap(module, "random_uniform", as_before)
+    count(module, "random_gamma", -2)
 
 
 def _change_dropout(module: ModuleType) -> None:
@@ -78,13 +97,13 @@ def _change_dropout(module: ModuleType) -> None:
             result.set_shape(x.get_shape())
             return result
 
-    _wrap(module, "_dropout", as_before)
+    wrap(module, "_dropout", as_before)
 
 
 def _change_split(module: ModuleType) -> None:
-    """Let `tf.split` make the constant of the number of pieces.
+    """Let `tf.split` make the constant of the number of pieces, and `tf.one_hot` each number that is given twice.
 
-    `tf.split` itself is registered for dispatch, by its identity.
+    The functions themselves are registered for dispatch, by their identity.
     """
     ops, context = module.__dict__["_ops"], module.__dict__["_context"]
 
@@ -93,67 +112,12 @@ def _change_split(module: ModuleType) -> None:
             ops.convert_to_tensor(num_split)
         return genuine(axis, value, num_split, name)
 
-    _wrap(module, "split", as_before)
+    def of_one_hot(indices: Any, depth: Any, *values: Any, **how: Any) -> int:
+        ops = [getattr(value, "op", None) for value in values[:2]]  # None outside graphs
+        return sum(op is not None and op.name.rpartition("/")[2].startswith("Const") for op in ops)
 
-
-def _change_convolution(module: ModuleType) -> None:
-    """Let convolutional layers make the constant of their dilation, and refuse a part of a filter."""
-    tf = module.__dict__["tf"]
-
-    def as_before(genuine: Any, self: Any, *arguments: Any, **how: Any) -> Any:
-        result = genuine(self, *arguments, **how)
-        if not tf.executing_eagerly():
-            tf.constant(self.dilation_rate, tf.int32, name="dilation_rate")
-        return result
-
-    def with_filters(genuine: Any, self: Any, *arguments: Any, **how: Any) -> Any:
-        filters = how.get("filters", arguments[1] if len(arguments) > 1 else None)
-        if isinstance(filters, float) and not filters.is_integer():
-            raise ValueError(f"Ambiguous dimension: {filters}")  # Keras 2 rounds it
-        return genuine(self, *arguments, **how)
-
-    _wrap(module.__dict__["Conv"], "convolution_op", as_before)
-    _wrap(module.__dict__["Conv"], "__init__", with_filters)
-
-
-def _change_normalization(module: ModuleType) -> None:
-    """Let fused batch normalization make its constants."""
-    tf = module.__dict__["tf"]
-
-    def as_before(genuine: Any, self: Any, *arguments: Any, training: Any, **how: Any) -> Any:
-        result = genuine(self, *arguments, training=training, **how)
-        constant = tf.get_static_value(training)
-        if constant is not None and not tf.executing_eagerly():
-            for _ in range(2 if constant else 1):
-                tf.constant([], tf.float32)
-        return result
-
-    _wrap(module.__dict__["BatchNormalizationBase"], "_fused_batch_norm", as_before)
-
-
-def _change_models(module: ModuleType) -> None:
-    """Let models take inputs of another rank and size than they declare, and leave their rank as it is.
-
-    TF1 asked each layer only. Keras 2 also asks the model, and adds or removes a last axis of 1 to make ranks equal.
-    """
-    tf = module.__dict__["tf"]
-    model = module.__dict__["Functional"]
-    declared = model.input_spec
-
-    def number_of_inputs(self: Any) -> Any:
-        specs = declared.fget(self)
-        if not hasattr(self, "_manual_input_spec"):
-            for spec in specs or ():  # made for this call
-                spec.shape = None
-        return specs
-
-    def as_before(genuine: Any, self: Any, tensor: Any, ref_input: Any) -> Any:
-        if tf.compat.v1.executing_eagerly_outside_functions():
-            return genuine(self, tensor, ref_input)  # its fit() relies on it for vectors
-        return genuine(self, tensor, SimpleNamespace(shape=tf.TensorShape(None), dtype=ref_input.dtype))
-
-    model.input_spec = property(number_of_inputs, declared.fset)
-    _wrap(model, "_conform_to_reference_input", as_before)
+    wrap(module, "split", as_before)
+    count(module, "one_hot", of_one_hot)
 
 
 def _change_transposed_convolution(module: ModuleType) -> None:
@@ -170,7 +134,7 @@ def _change_transposed_convolution(module: ModuleType) -> None:
             result.set_shape(module.__dict__["tensor_util"].constant_value_as_shape(op.inputs[0]))
         return result
 
-    _wrap(module, "conv2d_transpose", as_before)
+    wrap(module, "conv2d_transpose", as_before)
 
 
 def _change_tensordot(module: ModuleType) -> None:
@@ -206,7 +170,79 @@ def _change_tensordot(module: ModuleType) -> None:
             tensor = inside["array_ops"].transpose(tensor, order)
         return tensor
 
-    _wrap(module, "tensordot", as_before)
+    wrap(module, "tensordot", as_before)
+
+
+def _change_reductions(module: ModuleType) -> None:
+    """Let a reduction of a scalar have a constant list of axes, as in `tf.losses`."""
+    constant = module.__dict__["constant_op"].constant
+
+    def as_before(genuine: Any, x: Any, axis: Any) -> Any:
+        shape = getattr(x, "shape", None)
+        is_scalar = axis is None and hasattr(x, "graph") and shape is not None and shape.rank == 0
+        return constant([], "int32") if is_scalar else genuine(x, axis)
+
+    wrap(module, "_ReductionDims", as_before)
+
+
+def _change_sparse_lookups(module: ModuleType) -> None:
+    """Let `embedding_lookup_sparse` gather each row once."""
+    changed = {"forward_compatible": lambda *_: False}
+    module.__dict__["compat"] = keras_two.Covered(module.__dict__["compat"], changed)
+
+    def of_sparse(params: Any, ids: Any, weights: Any, values: Any, combiner: Any, has_none: bool, *_: Any) -> int:
+        return int(has_none)  # the cast of the numbers of rows
+
+    count(module, "embedding_lookup_sparse_impl", of_sparse)
+
+
+def _change_columns(module: ModuleType) -> None:
+    """Let `categorical_column_with_identity` refuse a number that is out of range. An indicator column lost it."""
+    inside = module.__dict__
+    cast, checks = inside["math_ops"].cast, inside["check_ops"]
+
+    def as_before(genuine: Any, self: Any, given: Any) -> Any:
+        found = genuine(self, given)
+        if self.default_value is not None or not hasattr(found.values, "graph"):
+            return found
+        values, text = found.values, f'ucket index for categorical column "{self.name}"'
+        number, zero = cast(self.num_buckets, values.dtype, name="num_buckets"), cast(0, values.dtype, name="zero")
+        below, text_below = "assert_less_than_num_buckets", f"B{text} exceeds number of buckets"
+        checked = [
+            checks.assert_less(values, number, data=(values, number), message=text_below, name=below),
+            checks.assert_greater_equal(
+                values, zero, data=(values,), message=f"Negative b{text}", name="assert_greater_or_equal_0"
+            ),
+        ]
+        with inside["ops"].control_dependencies(checked):
+            values = inside["array_ops"].identity(values)
+        return inside["sparse_tensor_lib"].SparseTensor(found.indices, values, found.dense_shape)
+
+    wrap(inside["IdentityCategoricalColumn"], "_transform_input_tensor", as_before)
+
+
+def _change_pictures(module: ModuleType) -> None:
+    """Let `per_image_standardization` return the dtype that it is given."""
+    convert, cast = module.__dict__["convert_image_dtype"], module.__dict__["math_ops"].cast
+    to_tensor, dtypes = module.__dict__["ops"].convert_to_tensor, module.__dict__["dtypes"]
+
+    def as_before(genuine: Any, image: Any) -> Any:
+        image = to_tensor(image)
+        if image.dtype in (dtypes.float16, dtypes.float32):
+            return cast(genuine(image), image.dtype)
+        return convert(genuine(convert(image, dtypes.float32)), image.dtype, saturate=True)
+
+    def of_crop(image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any) -> int:
+        return -8 if hasattr(target_height, "graph") or hasattr(target_width, "graph") else -12
+
+    def of_padding(image: Any, *_: Any, **how: Any) -> int:
+        is_known = not hasattr(image, "graph") or (image.shape.rank and image.shape[-3:-1].is_fully_defined())
+        return 0 if is_known else -12
+
+    wrap(module, "per_image_standardization", as_before)
+    count(module, "resize_image_with_crop_or_pad", of_padding)
+    count(module, "per_image_standardization", 1)
+    count(module, "crop_to_bounding_box", of_crop)
 
 
 def _change_arrays(module: ModuleType) -> None:
@@ -216,49 +252,44 @@ def _change_arrays(module: ModuleType) -> None:
     def as_before(genuine: Any, self: Any, name: Any = None) -> Any:
         return size(handle=self._handle, flow_in=self.flow, name=name)
 
-    _wrap(module.__dict__["_GraphTensorArray"], "size", as_before)
+    wrap(module.__dict__["_GraphTensorArray"], "size", as_before)
 
 
-def _change_flattening(module: ModuleType) -> None:
-    """Let `Flatten` keep the batch size of its input, known or not."""
-    tf = module.__dict__["tf"]
+def _change_constants(module: ModuleType) -> None:
+    """Let `zeros` and `ones` multiply the sizes of which some are tensors, as they did to see whether there are few."""
 
-    def as_before(genuine: Any, self: Any, inputs: Any) -> Any:
-        if tf.executing_eagerly() or self._channels_first or inputs.shape.rank in (None, 1):
-            return genuine(self, inputs)
-        rows = tf.compat.dimension_value(inputs.shape[0]) or tf.shape(inputs)[0]
-        flat = tf.reshape(inputs, (rows, -1))
-        flat.set_shape(self.compute_output_shape(inputs.shape))
-        return flat
+    def as_before(genuine: Any, value: Any, shape: Any, *arguments: Any, **how: Any) -> Any:
+        if isinstance(shape, (list, tuple)) and any(hasattr(size, "graph") for size in shape):
+            with contextlib.suppress(TypeError, ValueError):
+                functools.reduce(operator.mul, shape) < 1000  # noqa: B015
+            return None
+        return genuine(value, shape, *arguments, **how)
 
-    _wrap(module.__dict__["Flatten"], "call", as_before)
+    wrap(module, "_constant_if_small", as_before)
 
 
-def _change_transposed_layer(module: ModuleType) -> None:
-    """Let ops compute the size of the result of `Conv2DTranspose`, also from a size that is known."""
-    tf = module.__dict__["tf"]
-    backend, lengths = module.__dict__["backend"], module.__dict__["conv_utils"]
+def _change_lookups(module: ModuleType) -> None:
+    """Let an op copy what is gathered from a variable, as in a layer of embeddings."""
+    copy, context = module.__dict__["array_ops"].identity, module.__dict__["context"]
 
-    def as_before(genuine: Any, self: Any, inputs: Any) -> Any:
-        if tf.executing_eagerly() or not inputs.shape.rank:
-            return genuine(self, inputs)
-        sizes, has_channels_last = tf.shape(inputs), self.data_format != "channels_first"
-        batch, *shape = [sizes[axis] for axis in ((0, 1, 2) if has_channels_last else (0, 2, 3))]
-        sides = zip(shape, self.kernel_size, self.output_padding or (None, None), self.strides, self.dilation_rate)
-        shape = [
-            lengths.deconv_output_length(size, kernel, self.padding, padding, stride, dilation)
-            for size, kernel, padding, stride, dilation in sides
-        ]
-        shape = [batch, *shape, self.filters] if has_channels_last else [batch, self.filters, *shape]
-        result = backend.conv2d_transpose(
-            inputs, self.kernel, tf.stack(shape), self.strides, self.padding, self.data_format, self.dilation_rate
-        )
-        result.set_shape(self.compute_output_shape(inputs.shape))
-        if self.use_bias:
-            result = tf.nn.bias_add(result, self.bias, lengths.convert_data_format(self.data_format, ndim=4))
-        return result if self.activation is None else self.activation(result)
+    def as_before(genuine: Any, self: Any, *arguments: Any, **how: Any) -> Any:
+        value = genuine(self, *arguments, **how)
+        return value if context.executing_eagerly() or value.op.type == "Identity" else copy(value)
 
-    _wrap(module.__dict__["Conv2DTranspose"], "call", as_before)
+    wrap(module.__dict__["BaseResourceVariable"], "sparse_read", as_before)
+
+
+def _change_iterators(module: ModuleType) -> None:
+    """Let an iterator that the program initializes have the ops that optimized its dataset."""
+    inside = module.__dict__
+
+    def as_before(genuine: Any, self: Any) -> Any:
+        if not inside["context"].executing_eagerly():
+            for name in ("optimizations", "OptimizeDataset", "ModelDataset"):
+                inside["constant_op"].constant("", name=name)
+        return genuine(self)
+
+    wrap(inside["DatasetV2"], "_apply_debug_options", as_before)
 
 
 def _change_regularization(module: ModuleType) -> None:
@@ -280,7 +311,7 @@ def _change_regularization(module: ModuleType) -> None:
                 ops.add_to_collection(ops.GraphKeys.REGULARIZATION_LOSSES, loss)
         return variable
 
-    _wrap(module.__dict__["_VariableStore"], "_get_single_variable", as_before)
+    wrap(module.__dict__["_VariableStore"], "_get_single_variable", as_before)
 
 
 def _change_dimensions(module: ModuleType) -> None:
@@ -317,7 +348,7 @@ def _change_imports(module: ModuleType) -> None:
                 del node.attr[_SAVED_SHAPES]
         return graph_def
 
-    _wrap(module, "_ProcessGraphDefParam", as_before)
+    wrap(module, "_ProcessGraphDefParam", as_before)
 
 
 def _change_attributes(module: ModuleType) -> None:
@@ -354,51 +385,7 @@ def _reading(names: dict[str, str]) -> Callable[[Any, str], Any]:
     return __getattr__
 
 
-def _change_layers(module: ModuleType) -> None:
-    """Let layers of Keras have `apply`."""
-
-    def apply(self: Any, inputs: Any, *arguments: Any, **how: Any) -> Any:
-        return self(inputs, *arguments, **how)
-
-    module.__dict__["Layer"].apply = apply
-
-
-def _change_sequential(module: ModuleType) -> None:
-    """Let sequential models of Keras predict classes and probabilities."""
-
-    def predict_proba(self: Any, x: Any, batch_size: int = 32, verbose: int = 0) -> Any:
-        return self.predict(x, batch_size=batch_size, verbose=verbose)
-
-    def predict_classes(self: Any, x: Any, batch_size: int = 32, verbose: int = 0) -> Any:
-        found = self.predict(x, batch_size=batch_size, verbose=verbose)
-        return found.argmax(axis=-1) if found.shape[-1] > 1 else (found > 0.5).astype("int32")
-
-    kind = module.__dict__["Sequential"]
-    kind.predict_proba, kind.predict_classes = predict_proba, predict_classes
-
-
-def _change_adagrad(module: ModuleType) -> None:
-    """Let Adagrad begin at 0 where its configuration does not say at what, as for `compile("adagrad")`."""
-    kind = module.__dict__["Adagrad"]
-    genuine = kind.from_config.__func__
-
-    def from_config(cls: Any, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        return genuine(cls, {"initial_accumulator_value": 0.0, **config}, custom_objects)
-
-    kind.from_config = classmethod(from_config)
-
-
-def _change_masks(module: ModuleType) -> None:
-    """Let Keras divide a masked loss by the number of all entries, also of those that the mask leaves out."""
-
-    def as_before(genuine: Any, losses: Any, sw: Any, mask: Any, reduction: Any) -> Any:
-        # The weights are scaled for one kind of reduction only.
-        return genuine(losses, sw, mask, None)
-
-    _wrap(module, "apply_valid_mask", as_before)
-
-
-def _wrap(owner: Any, name: str, as_before: Callable[..., Any]) -> None:
+def wrap(owner: Any, name: str, as_before: Callable[..., Any]) -> None:
     genuine = getattr(owner, name)
 
     @functools.wraps(genuine)
@@ -408,40 +395,48 @@ def _wrap(owner: Any, name: str, as_before: Callable[..., Any]) -> None:
     setattr(owner, name, wrapped)
 
 
+def _change_math(module: ModuleType) -> None:
+    _change_reductions(module)
+    _change_tensordot(module)
+
+
+def _change_losses(module: ModuleType) -> None:
+    """Let losses refuse labels and logits without their names. Before TensorFlow 1.0, the logits came first."""
+
+    def as_before(genuine: Any, *arguments: Any, _sentinel: Any = None, **how: Any) -> Any:
+        if _sentinel is not None or any(each is not None for each in arguments[:1]):
+            named = "named arguments (labels=..., logits=..., ...)"
+            raise ValueError(f"Only call `{genuine.__name__}` with {named}, because their order has changed.")
+        return genuine(*arguments[1:], **how)
+
+    for kind in ("sigmoid", "softmax", "sparse_softmax"):
+        if (name := f"{kind}_cross_entropy_with_logits") in module.__dict__:
+            wrap(module, name, as_before)
+
+
 def _change_nn(module: ModuleType) -> None:
+    _change_losses(module)
     _change_transposed_convolution(module)
     _change_dropout(module)
 
 
-def _unless_keras_three(change: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
-    # Some of its modules have the same names.
-    return lambda module: change(module) if keras_two.has_keras_two(of_tensorflow=True) else None
-
-
-_OF_KERAS_TWO = {
-    "src.engine.base_layer": _change_layers,
-    "src.engine.functional": _change_models,
-    "src.engine.sequential": _change_sequential,
-    "src.layers.convolutional.base_conv": _change_convolution,
-    "src.layers.convolutional.conv2d_transpose": _change_transposed_layer,
-    "src.layers.normalization.batch_normalization": _change_normalization,
-    "src.layers.reshaping.flatten": _change_flattening,
-    "src.optimizers.legacy.adagrad": _change_adagrad,
-    "src.preprocessing.image": change_images,
-    "src.utils.losses_utils": _change_masks,
-}
 # The functions that change loaded modules, for all graphs of this process, by the full name of the module.
 CHANGES: dict[str, Callable[[ModuleType], None]] = {
+    "tensorflow.python.data.ops.dataset_ops": _change_iterators,
+    "tensorflow.python.feature_column.feature_column_v2": _change_columns,
     "tensorflow.python.framework.importer": _change_imports,
     "tensorflow.python.framework.ops": _change_attributes,
     "tensorflow.python.framework.random_seed": _change_seeds,
     "tensorflow.python.framework.tensor_shape": _change_dimensions,
+    "tensorflow.python.ops.array_ops": _change_constants,
     "tensorflow.python.ops.gen_array_ops": _change_split,
-    "tensorflow.python.ops.math_ops": _change_tensordot,
+    "tensorflow.python.ops.embedding_ops": _change_sparse_lookups,
+    "tensorflow.python.ops.image_ops_impl": _change_pictures,
+    "tensorflow.python.ops.math_ops": _change_math,
+    "tensorflow.python.ops.nn_impl": _change_losses,
     "tensorflow.python.ops.nn_ops": _change_nn,
     "tensorflow.python.ops.random_ops": _change_uniform,
+    "tensorflow.python.ops.resource_variable_ops": _change_lookups,
     "tensorflow.python.ops.tensor_array_ops": _change_arrays,
     "tensorflow.python.ops.variable_scope": _change_regularization,
-    **{f"tf_keras.{module}": change for module, change in _OF_KERAS_TWO.items()},
-    **{f"keras.{module}": _unless_keras_three(change) for module, change in _OF_KERAS_TWO.items()},
 }

@@ -8,7 +8,16 @@ from types import ModuleType
 from typing import Any
 
 from staging_tf1.arguments import flag, names, only_known, seconds, stall_secs_or_default
-from staging_tf1.legacy.shim import graphs, keras_two, numpy_arrays, old_names, scipy_names, submodules, views
+from staging_tf1.legacy.shim import (
+    graphs,
+    keras_graphs,
+    keras_two,
+    numpy_arrays,
+    old_names,
+    scipy_names,
+    submodules,
+    views,
+)
 from staging_tf1.legacy.shim.estimator import sessions, standins
 from staging_tf1.legacy.shim.finder import AfterLoad, Finder
 from staging_tf1.legacy.shim.origin import Origin
@@ -97,7 +106,7 @@ def install(
     finder.add({_OWN_TENSORFLOW: lambda module: _observe_runs(wanted)})
     if wanted.only:
         return
-    finder.add(graphs.CHANGES)
+    finder.add(graphs.CHANGES | keras_graphs.CHANGES)
     if wanted.old_names:
         finder.add({"numpy": lambda module: numpy_arrays.attach(module, origin)})
     if from_environment() is not None:

@@ -73,7 +73,7 @@ def without_keras_two(module: ModuleType, v1: Any) -> dict[str, Any]:
         # compat.v1.keras exists for Keras 2 only; the rest of the process uses Keras 3.
         "keras": views.own(module, "keras"),
         "layers": _AbsentModule("tensorflow.layers", "tf.layers"),
-        "nn": _Covered(v1.nn, {"rnn_cell": cell}),
+        "nn": Covered(v1.nn, {"rnn_cell": cell}),
     }
 
 
@@ -244,7 +244,7 @@ class _AbsentModule(ModuleType):
         )
 
 
-class _Covered(ModuleType):
+class Covered(ModuleType):
     """A module with some of its names replaced."""
 
     def __init__(self, covered: Any, names: dict[str, Any]) -> None:

@@ -242,7 +242,42 @@ tf.layers.batch_normalization(im, training=True)
 tf.layers.batch_normalization(im, training=False)
 tf.layers.conv2d(tf.layers.batch_normalization(im, training=True), 3, 3)
 tf.layers.dense(tf.layers.dropout(tf.layers.flatten(im), training=True), 3)
+tf.layers.conv2d(im, 4, 3, dilation_rate=2)
+tf.layers.dense(x[:, 0], 5, kernel_regularizer=tf.keras.regularizers.l2(0.1))
+tf.layers.dense(x[:, 0], 5, kernel_regularizer=tf.keras.regularizers.l1_l2(0.1, 0.1))
+tf.keras.layers.BatchNormalization()(im, training=True)
+tf.keras.layers.Embedding(5, 3, embeddings_regularizer="l1")(tf.constant([[1, 2]]))
+tf.keras.Sequential([tf.keras.layers.Embedding(5, 3), tf.keras.layers.LSTM(4)])(tf.constant([[1, 2]]))
+tf.keras.layers.SimpleRNN(3)(x)
+tf.keras.layers.Bidirectional(tf.keras.layers.GRU(3))(x)
+tf.zeros([tf.shape(x)[0], 4])
+tf.ones([3, tf.shape(x)[0], 2], tf.int32)
+tf.reduce_mean(x[0, 0, 0])
+tf.losses.mean_squared_error(x, x)
+tf.losses.softmax_cross_entropy(x[0], x[0])
+tf.nn.embedding_lookup_sparse(v, tf.SparseTensor([[0, 0]], [1], [1, 1]), tf.SparseTensor([[0, 0]], [1.0], [1, 1]))
+tf.data.Dataset.range(6).shuffle(6).make_initializable_iterator().get_next()
+tf.data.Iterator.from_structure(tf.int64, []).make_initializer(tf.data.Dataset.range(6))
 """.strip().splitlines()
+# These make other ops, but random ops behind them have the seeds of TensorFlow 1.
+OTHER_OPS = """
+tf.image.crop_to_bounding_box(im, 1, 2, 3, 3)
+tf.image.crop_to_bounding_box(im, 1, 2, tf.shape(x)[1], 3)
+tf.image.resize_image_with_crop_or_pad(im[0], 4, 10)
+tf.image.resize_image_with_crop_or_pad(tf.placeholder(tf.float32, [None, None, 3]), 5, 5)
+tf.image.per_image_standardization(im)
+tf.one_hot([1, 2], 3, 1.0, 0.0)
+tf.one_hot([1, 2], 3, on_value=5)
+tf.random_gamma([3], 2.0)
+tf.random_gamma([3], [2.0, 3.0], beta=2.0)
+tf.keras.layers.UpSampling2D()(im)
+tf.keras.layers.UpSampling2D()(tf.placeholder(tf.float32, [None, None, None, 3]))
+tf.keras.layers.TimeDistributed(tf.keras.layers.Dense(3))(x)
+tf.nn.embedding_lookup_sparse(tf.ones([5, 2]), tf.SparseTensor([[0, 0]], [1], [1, 1]), None, combiner="mean")
+tf.feature_column.input_layer({"i": tf.constant([[1]])}, EMBEDDED)
+""".strip().splitlines()
+COLUMN = tf.feature_column.categorical_column_with_identity("i", 5)
+EMBEDDED = [tf.feature_column.embedding_column(COLUMN, 3), tf.feature_column.indicator_column(COLUMN)]
 
 
 def count(call):
@@ -250,14 +285,18 @@ def count(call):
         tf.set_random_seed(1)
         names = dict(tf=tf, np=np, X=X, x=tf.constant(X), im=tf.constant(IMAGES))
         names["t"] = tf.placeholder_with_default(True, [])
+        names["EMBEDDED"] = EMBEDDED
         names["v"] = tf.get_variable("v", initializer=np.ones([3, 3], np.float32))
         before = len(graph.get_operations())
         eval(call, names)
         made = graph.get_operations()[before:]
+        if call in OTHER_OPS:
+            tf.random_uniform([2])
+            return ["behind", [op.get_attr("seed2") for op in graph.get_operations() if "seed2" in op.node_def.attr][-1]]
         return len(made), [op.get_attr("seed2") for op in made if "seed2" in op.node_def.attr]
 
 
-for call in CALLS:
+for call in CALLS + OTHER_OPS:
     print(call, *count(call))
 
 with tf.Graph().as_default(), tf.Session() as sess:
