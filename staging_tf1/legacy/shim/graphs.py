@@ -42,16 +42,19 @@ class _NumbersOfOps(dict[Any, int]):
 
 def count(owner: Any, name: str, more: int | Callable[..., int]) -> None:
     """Let a function count as one of TF1 that made so many more ops, or fewer."""
-    get_graph = importlib.import_module("tensorflow.python.framework.ops").get_default_graph
 
     def as_before(genuine: Any, *arguments: Any, **how: Any) -> Any:
         result = genuine(*arguments, **how)
-        graph = get_graph()
-        number = more if isinstance(more, int) else more(*arguments, **how)
-        setattr(graph, _MORE, getattr(graph, _MORE, 0) + number)
+        count_more(more if isinstance(more, int) else more(*arguments, **how))
         return result
 
     wrap(owner, name, as_before)
+
+
+def count_more(number: int) -> None:
+    """Let the graph count as one of TF1 with so many more ops, or fewer."""
+    graph = importlib.import_module("tensorflow.python.framework.ops").get_default_graph()
+    setattr(graph, _MORE, getattr(graph, _MORE, 0) + number)
 
 
 def _change_seeds(module: ModuleType) -> None:
@@ -256,7 +259,10 @@ def _change_arrays(module: ModuleType) -> None:
 
 
 def _change_constants(module: ModuleType) -> None:
-    """Let `zeros` and `ones` multiply the sizes of which some are tensors, as they did to see whether there are few."""
+    """Let `zeros` and `ones` multiply sizes of which some are tensors, as they did to tell a small tensor.
+
+    A diagonal matrix counts as without options.
+    """
 
     def as_before(genuine: Any, value: Any, shape: Any, *arguments: Any, **how: Any) -> Any:
         if isinstance(shape, (list, tuple)) and any(hasattr(size, "graph") for size in shape):
@@ -266,6 +272,13 @@ def _change_constants(module: ModuleType) -> None:
         return genuine(value, shape, *arguments, **how)
 
     wrap(module, "_constant_if_small", as_before)
+    count(module, "matrix_diag", -4)
+
+
+def _change_parsing(module: ModuleType) -> None:
+    """Let the keys of features count as one constant each in `parse_example`, and as none in `parse_single_example`."""
+    count(module, "parse_example", lambda serialized, features, *_, **how: len(features) - 3)
+    count(module, "parse_single_example", -4)
 
 
 def _change_lookups(module: ModuleType) -> None:
@@ -435,6 +448,7 @@ CHANGES: dict[str, Callable[[ModuleType], None]] = {
     "tensorflow.python.ops.math_ops": _change_math,
     "tensorflow.python.ops.nn_impl": _change_losses,
     "tensorflow.python.ops.nn_ops": _change_nn,
+    "tensorflow.python.ops.parsing_ops": _change_parsing,
     "tensorflow.python.ops.random_ops": _change_uniform,
     "tensorflow.python.ops.resource_variable_ops": _change_lookups,
     "tensorflow.python.ops.tensor_array_ops": _change_arrays,

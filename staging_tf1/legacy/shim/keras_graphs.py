@@ -12,17 +12,22 @@ from types import ModuleType
 from typing import Any
 
 from staging_tf1.legacy.shim import keras_two
-from staging_tf1.legacy.shim.graphs import count, wrap
+from staging_tf1.legacy.shim.graphs import count, count_more, wrap
 from staging_tf1.legacy.shim.keras_images import change_images
+
+# The attribute of a layer that has been called.
+_CALLED = "_staging_tf1_called"
 
 
 def _change_convolution(module: ModuleType) -> None:
-    """Let convolutional layers make the constant of a dilation of 1, and refuse a part of a filter."""
+    """Let convolutional layers make the constant of a dilation of 1 once, and refuse a part of a filter."""
     tf = module.__dict__["tf"]
 
     def as_before(genuine: Any, self: Any, *arguments: Any, **how: Any) -> Any:
         result = genuine(self, *arguments, **how)
-        if not tf.executing_eagerly() and all(rate == 1 for rate in self.dilation_rate):
+        is_first = not self.__dict__.get(_CALLED)
+        self.__dict__[_CALLED] = True
+        if is_first and not tf.executing_eagerly() and all(rate == 1 for rate in self.dilation_rate):
             tf.constant(self.dilation_rate, tf.int32, name="dilation_rate")
         return result
 
@@ -43,6 +48,8 @@ def _change_normalization(module: ModuleType) -> None:
     def as_before(genuine: Any, self: Any, *arguments: Any, training: Any, **how: Any) -> Any:
         result = genuine(self, *arguments, training=training, **how)
         constant = tf.get_static_value(training)
+        if constant is None and hasattr(self.moving_mean, "handle") and not tf.executing_eagerly():
+            count_more(-2)
         if constant is not None and not tf.executing_eagerly():
             # With resource variables, the means and variances are read instead.
             are_read = constant and hasattr(self.moving_mean, "handle")
