@@ -100,6 +100,8 @@ def test_a_worker_that_stood_still_trains_nothing_that_others_were_given(two: Te
     open_gate(gates[1])
     two.kill("worker1", signal.SIGCONT)
     two.await_log("worker1", "is no longer part of this run")
+    # Otherwise the chief may end without it, and it would wait for the next run.
+    two.await_notes("worker1", "began", 2)
     open_gate(gates[0])
     two.join()
     assert sorted(two.got("worker0") + two.got("worker1")) == list(range(120))
