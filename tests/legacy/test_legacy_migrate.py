@@ -42,13 +42,14 @@ def migrated_corpus(path: Path) -> str:
 
 
 # `run` restores their static shapes and sizes, the ops on which seeds depend, how often a regularizer is called, ranks
-# of Keras, private attributes, and what functions see that TensorFlow calls back. A rewritten program has those of
-# TensorFlow 2.
+# and names of Keras, private attributes, and what functions see that TensorFlow calls back. A rewritten program has
+# those of TensorFlow 2.
 RUN_ALONE = {
     "called_back",
     "float_sizes",
     "keras_ranks",
     "old_attributes",
+    "old_names",
     "op_counts",
     "regularized_variables",
     "transposed_shapes",
