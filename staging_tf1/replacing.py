@@ -12,10 +12,10 @@ from typing import IO
 from staging_tf1.arguments import kind_of_file
 from staging_tf1.errors import RecordFileError
 
-__all__ = ["replacing", "replacing_path", "sync_folder"]
+__all__ = ["NO_ROOM", "replacing", "replacing_path", "sync_folder"]
 
-# A write to an open file raises these without a name.
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# The numbers of the errors of a full disk. A write to an open file raises them without a name.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
@@ -37,7 +37,7 @@ def replacing_path(path: str) -> Iterator[str]:
     except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
-        if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
+        if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
             error.filename = path
         raise
 

@@ -13,11 +13,12 @@ from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.snapshot import copy_before_saving
 from staging_tf1.feed.checkpoint import guard_savers
 from staging_tf1.feed.pipeline import Pipeline, cluster_of, pipelines_of
-from staging_tf1.feed.pipeline_run import PipelineRun, all_runs, run_in, runs_in, stop_all
+from staging_tf1.feed.pipeline_run import PipelineRun, run_in, runs_in, stop_all
 from staging_tf1.feed.queue_runner import runner_of, start_together
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.placement import warn_misplaced
+from staging_tf1.graph.state import state_of
 from staging_tf1.graph.sync_tokens import sync_tokens_of
 from staging_tf1.lifecycle.last_save import LastSave
 from staging_tf1.lifecycle.runtime import SessionRuntime, join_all
@@ -98,7 +99,6 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._runtime: SessionRuntime | None = None
         # In a session with a pipeline in lockstep: returns a context in which a run waits for its turn.
         self.in_turn: Callable[[Any, Any], AbstractContextManager[Any]] | None = None
-        self._final_stats: list[PipelineStats] | None = None
         # Whether the session is a MonitoredSession made by hand. Its chief restores without asking, and saves at the
         # end without waiting for the other workers.
         self._by_hand = True
@@ -118,11 +118,10 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         Raises:
           ForkedError: the session belongs to the parent process.
         """
-        if self._final_stats is not None:
-            return self._final_stats
         if self._runtime is None:
             return []
-        refuse_if_forked("StagingHook")
+        if self._runtime.final_stats is None:
+            refuse_if_forked("StagingHook")
         return self._runtime.stats()
 
     def drain(self) -> None:
@@ -174,7 +173,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
     def after_create_session(self, session: Any, coord: Any) -> None:
         """See base class; called again after a recovery, and where a later hook was interrupted here."""
         self._close_session()
-        self._session, self._coord, self._runtime, self._final_stats = session, coord, None, None
+        self._session, self._coord, self._runtime = session, coord, None
         try:
             self._start(session, coord)
         except BaseException:
@@ -251,12 +250,11 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
     def _end_session(self) -> None:
         if self._runtime is None:
             # The start failed.
-            self._final_stats = []
             stop_all(self.runs)
             # A thread that is in TensorFlow while the interpreter ends aborts the process.
             join_all([run.join for run in self.runs], self._join_secs)
         else:
-            self._final_stats = self._runtime.end(self._join_secs)
+            self._runtime.end(self._join_secs)
             sync_tokens = sync_tokens_of(self._graph)
             if sync_tokens is not None:
                 self._runtime.ends_with_session += leave_to_close(self._coord, sync_tokens.name)
@@ -286,19 +284,15 @@ class SessionHook(StagingHook):
 
         MonitoredSession would leave the threads running.
         """
-        graph = tf.get_default_graph()
-        before = self._runs_of(graph)
+        runs = state_of(tf.get_default_graph()).pipelines.runs
+        before = set(runs)
         try:
             yield
         except BaseException:
             if self._session is None:
                 # A hook before this one has failed, such as the saver of checkpoints.
-                for run in self._runs_of(graph):
-                    if run not in before:
-                        self._session, self._coord = run.session, run.coord
+                for run in set(runs) - before:
+                    self._session, self._coord = run.session, run.coord
             self._close_session()
             self._let_go_of_graph()
             raise
-
-    def _runs_of(self, graph: Any) -> list[PipelineRun]:
-        return [run for pipeline in pipelines_of(graph) for run in all_runs(graph, pipeline)]

@@ -66,6 +66,7 @@ class SessionRuntime:
     Attributes:
       steps: the steps of the session.
       ended_well: whether the loop ended without an error.
+      final_stats: the figures at the end; None before it.
       ends_with_session: threads that are joined after the session has been closed, and not by the coordinator: in
         synchronous training, the chief's thread that applies the gradients waits for more of them until then.
     """
@@ -84,7 +85,7 @@ class SessionRuntime:
         self._cluster = cluster_of(pipelines)
         self.ended_well = False
         self.ends_with_session: list[threading.Thread] = []
-        self._final: list[PipelineStats] | None = None
+        self.final_stats: list[PipelineStats] | None = None
         self._close_before: Callable[[], None] = session.close
         self._last_save = last_save
         self._watcher = InterruptWatcher(lambda: stop_all(self.runs), catches_sigterm=last_save is not None)
@@ -121,8 +122,8 @@ class SessionRuntime:
 
     def stats(self) -> list[PipelineStats]:
         """Return the figures of every pipeline so far; after the end, the final ones, or none if a server had them."""
-        if self._final is not None:
-            return self._final
+        if self.final_stats is not None:
+            return self.final_stats
         return stats_of(
             self._pipelines,
             self.session,
@@ -143,7 +144,7 @@ class SessionRuntime:
         self._watchdog.stop()
         self._lock_probe.stop()
 
-    def _final_stats(self) -> list[PipelineStats]:
+    def _last_stats(self) -> list[PipelineStats]:
         try:
             self.steps.tally.settle()
             return self.stats()
@@ -151,20 +152,19 @@ class SessionRuntime:
             # The session is gone.
             return []
 
-    def end(self, join_secs: float) -> list[PipelineStats]:
-        """Stop the feed threads and join them. Return the final figures."""
+    def end(self, join_secs: float) -> None:
+        """Take the final figures, stop the feed threads and join them."""
         self.stop_watching()
         if self._last_save is None:
             # Otherwise a signal may still interrupt a hook that saves at the end, after ours.
             self._watcher.stop()
         runs = self.runs
-        self._final = self._final_stats()
+        self.final_stats = self._last_stats()
         stop_all(runs)
         for run in runs:
             run.delivery.warn_of_leftovers()
         self.steps.chain.close_handlers()
         join_all([*(run.join for run in runs), self.steps.join], join_secs)
-        return self._final
 
     def _close(self) -> None:
         if has_lost_tensorflow():
@@ -173,10 +173,10 @@ class SessionRuntime:
         self.session.close = self._close_before
         self.stop_watching()
         self._watcher.stop()
-        if self._final is None:
+        if self.final_stats is None:
             # After an error, MonitoredSession closes the session and tells no hook. A server may not answer any more,
             # nor a session in which another thread's run is stuck.
-            self._final = [] if self.session.sess_str or self.steps.timed.pending else self._final_stats()
+            self.final_stats = [] if self.session.sess_str or self.steps.timed.pending else self._last_stats()
         self.steps.chain.close()
         try:
             self._save_if_interrupted()

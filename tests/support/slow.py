@@ -25,21 +25,19 @@ import pytest
 # The marks of a case that has a pair of values, and no value that the default run lacks.
 _PAIR = (pytest.mark.slow, pytest.mark.pairs)
 
-_with_slow = False
-# One of so many random examples is tried.
-_fewer = 5
+# The expression of marks that selects the tests of this run.
+_selected = "not slow"
 
 
 def read_selection(config: pytest.Config) -> None:
     """Note which tests this run selects, for `with_slow` and `examples`."""
-    global _with_slow, _fewer
-    selected = config.option.markexpr
-    _with_slow, _fewer = selected != "not slow", {"not slow": 5, "not pairs": 2}.get(selected, 1)
+    global _selected
+    _selected = config.option.markexpr
 
 
 def with_slow() -> bool:
     """Return whether this run includes the slow tests: then others try more examples, and measure more often."""
-    return _with_slow
+    return _selected != "not slow"
 
 
 def with_all() -> bool:
@@ -49,7 +47,8 @@ def with_all() -> bool:
 
 def examples(most: int) -> int:
     """Return how many random examples a test tries: `most` in a run of all tests."""
-    return min(most, max(4, most // _fewer))
+    fewer = {"not slow": 5, "not pairs": 2}.get(_selected, 1)
+    return min(most, max(4, most // fewer))
 
 
 def mark_slow(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -8,7 +8,6 @@ cache at any moment, and other files in the folder stay.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
@@ -24,13 +23,12 @@ from absl import logging
 from staging_tf1 import arguments
 from staging_tf1.arguments import shown
 from staging_tf1.errors import RecordFileError
-from staging_tf1.replacing import replacing, sync_folder
+from staging_tf1.replacing import NO_ROOM, replacing, sync_folder
 from staging_tf1.sources.columns.files import HEADER_BYTES, Column, MappedArray, cannot_read
 from staging_tf1.sources.columns.manifest import FORMAT_VERSION, MANIFEST, Manifest, changes, is_own_file, manifest_in
 from staging_tf1.sources.files.os_errors import cure_of_writing
 
 _PROGRESS = "progress.json"
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _MOST_NAME_BYTES = 255
 # How often a cache is opened again, because it was replaced meanwhile.
 _TRIES = 20
@@ -304,7 +302,7 @@ def writing(owner: str, path: str) -> Iterator[None]:
     except RecordFileError:
         raise
     except OSError as error:
-        problem = f"{error.strerror or error}{_free(path) if error.errno in _NO_SPACE else ''}."
+        problem = f"{error.strerror or error}{_free(path) if error.errno in NO_ROOM else ''}."
         cure = cure_of_writing(error)
         blocked = _file_above(path)
         if blocked is not None:
