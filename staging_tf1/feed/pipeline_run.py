@@ -134,8 +134,10 @@ class PipelineRun:
     def join(self, deadline_secs: float) -> list[ThreadState]:
         """Join the feed threads. Return the states of those still running after `deadline_secs`."""
         end = time.perf_counter() + deadline_secs
-        for state in self.states:
-            join_thread(state.thread, max(0.0, end - time.perf_counter()))
+        # The thread that waits for the coordinator ends with it, and MonitoredSession joins none after a failed start.
+        told = self.coord is not None and self.coord.should_stop()
+        for thread in self.threads if told else [state.thread for state in self.states]:
+            join_thread(thread, max(0.0, end - time.perf_counter()))
         return [state for state in self.states if state.thread is not None and state.thread.is_alive()]
 
     def is_putting(self) -> bool:

@@ -20,9 +20,10 @@ from processes import RunPython
 from running import feed_threads
 
 import staging_tf1 as staging
+from staging_tf1.background import Background
 from staging_tf1.errors import StuckThreadWarning
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.feed.pipeline_run import runs_in
+from staging_tf1.feed.pipeline_run import PipelineRun, runs_in
 from staging_tf1.feed.threads import PUTTING
 from staging_tf1.sources import ArraySource, GeneratorSource
 
@@ -250,7 +251,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.feed.pipeline_run import runs_in
+from staging_tf1.feed.pipeline_run import PipelineRun, runs_in
 
 tf.disable_v2_behavior()
 
@@ -380,7 +381,22 @@ class Unwilling(tf.train.SessionRunHook):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("hooks", ["hooks", "chief_only_hooks"])  # after ours, and before it
-def test_a_start_that_fails_leaves_no_thread(graph: Any, hooks: str) -> None:
+def test_a_start_that_fails_leaves_no_thread(graph: Any, hooks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    joined = threading.Event()
+    join, stop = Background.join, PipelineRun._stop_with_others
+
+    def join_noted(thread: Background, secs: float | None = None) -> None:
+        if thread.name.endswith(":stop"):
+            joined.set()
+        join(thread, secs)
+
+    def stop_when_joined(run: PipelineRun) -> None:
+        joined.wait(60)
+        stop(run)
+
+    monkeypatch.setattr(Background, "join", join_noted)
+    # The thread that waits for the coordinator is the last to end.
+    monkeypatch.setattr(PipelineRun, "_stop_with_others", stop_when_joined)
     staging.staged(endless(), num_threads=2)
     with pytest.raises(OSError, match="the start fails"):
         staging.StagingSession(**{hooks: [Unwilling()]})
