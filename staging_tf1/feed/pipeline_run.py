@@ -24,7 +24,7 @@ from staging_tf1.feed.remote import with_workers
 from staging_tf1.feed.sequencer import Stopped
 from staging_tf1.feed.sink_run import Canceller, SinkRun
 from staging_tf1.feed.source_errors import text_of
-from staging_tf1.feed.threads import ENDED, ThreadState
+from staging_tf1.feed.threads import ENDED, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.fork import has_lost_tensorflow
 from staging_tf1.garbage import join_thread
 from staging_tf1.graph.state import session_state_of, state_of
@@ -36,8 +36,9 @@ _LOOK_SECS = 1.0
 _END_SECS = 10.0
 # How long the last batch of a run may take that ends because its pipeline starts again.
 _LAST_BATCH_SECS = 600.0
-# How long the program may wait at its end for the threads of sessions that nobody has closed.
-_EXIT_SECS = 2.0
+# How long the program may wait at its end for sessions that nobody has closed; and for sources, which may never return.
+_EXIT_SECS = 20.0
+_EXIT_SOURCE_SECS = 2.0
 
 
 class PipelineRun:
@@ -299,10 +300,16 @@ def _end_all() -> None:
     runs = [] if has_lost_tensorflow() else [run for run in list(_runs) if not run.delivery.stopping]
     if not runs:
         return
-    until = time.perf_counter() + _EXIT_SECS
+    began = time.perf_counter()
     # In a thread, because the server of a session may not answer.
     stopper = Background("staging:exit", functools.partial(stop_all, runs))
-    stopper.start()
-    stopper.join(_EXIT_SECS)
-    for run in runs:
-        run.join(max(0.0, until - time.perf_counter()))
+    try:
+        stopper.start()
+        stopper.join(_EXIT_SECS)
+    except RuntimeError:
+        # Python 3.12.1 starts no thread at the end. A local session has no server that may not answer.
+        stop_all([run for run in runs if not run.session.sess_str])
+    left = [state for run in runs for state in run.join(max(0.0, began + _EXIT_SOURCE_SECS - time.perf_counter()))]
+    for state in left:
+        if state.doing != WAITING_FOR_SOURCE:
+            join_thread(state.thread, max(0.0, began + _EXIT_SECS - time.perf_counter()))
