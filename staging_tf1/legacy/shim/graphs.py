@@ -434,7 +434,31 @@ def _change_nn(module: ModuleType) -> None:
 
 
 # The functions that change loaded modules, for all graphs of this process, by the full name of the module.
+def _change_rewrites(module: ModuleType) -> None:
+    """Let a run not end the process at ``gamma * (x - mean) / tf.sqrt(variance + epsilon) + beta``.
+
+    The remapper of TensorFlow 2.15 takes it for a batch normalization, and reads a constant that is not there ("key not
+    found: value"). That of 2.18 does not. TF1 rewrote no such graph.
+    """
+    versions = importlib.import_module("tensorflow.python.framework.versions")
+    if tuple(map(int, versions.VERSION.split(".")[:2])) >= (2, 18):
+        return
+    configs = importlib.import_module("tensorflow.core.protobuf.config_pb2")
+    off = importlib.import_module("tensorflow.core.protobuf.rewriter_config_pb2").RewriterConfig.OFF
+
+    def without_remapper(genuine: Any, session: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
+        chosen = module.__dict__["context"].context().config if config is None else config
+        if isinstance(chosen, configs.ConfigProto):
+            config = configs.ConfigProto()
+            config.CopyFrom(chosen)
+            config.graph_options.rewrite_options.remapping = config.graph_options.rewrite_options.remapping or off
+        genuine(session, target, graph, config)
+
+    wrap(module.__dict__["BaseSession"], "__init__", without_remapper)
+
+
 CHANGES: dict[str, Callable[[ModuleType], None]] = {
+    "tensorflow.python.client.session": _change_rewrites,
     "tensorflow.python.data.ops.dataset_ops": _change_iterators,
     "tensorflow.python.feature_column.feature_column_v2": _change_columns,
     "tensorflow.python.framework.importer": _change_imports,
