@@ -21,6 +21,8 @@ def test_names_that_programs_use_are_found_or_have_advice(legacy_run: Run) -> No
     # In every version of TensorFlow.
     assert {name.rpartition(".")[2] for name in advised} <= {
         "all_reduce",
+        "common_shapes",
+        "conv_utils",
         "deprecation_wrapper",
         "profiler",
         "pywrap_tensorflow",

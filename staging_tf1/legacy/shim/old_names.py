@@ -212,6 +212,25 @@ def unknown_shape(op: Any) -> list[Any]:
     return [shape() for _ in op.outputs]
 
 
+def scalar() -> Any:
+    """Return the shape of a scalar."""
+    return _shape([])
+
+
+def vector(length: Any) -> Any:
+    """Return the shape of a vector."""
+    return _shape([length])
+
+
+def matrix(rows: Any, cols: Any) -> Any:
+    """Return the shape of a matrix."""
+    return _shape([rows, cols])
+
+
+def _shape(sizes: list[Any]) -> Any:
+    return importlib.import_module("tensorflow.python.framework.tensor_shape").TensorShape(sizes)
+
+
 def register_nothing(*_: Any) -> Callable[[Any], Any]:
     """Stand in for a function that registers something which TensorFlow 2 does not need; also as a decorator."""
     return lambda function: function
@@ -235,6 +254,21 @@ class _RegisteredOps(Mapping[str, Any]):
 def get_registered_ops() -> Mapping[str, Any]:
     """Return the definitions of all ops, by name."""
     return _RegisteredOps()
+
+
+class OpDefLibrary:
+    """Makes ops by name, as the generated functions of TF1 did."""
+
+    def add_op(self, op_def: Any) -> None:
+        """Do nothing: the op is registered with its kernels."""
+
+    def add_op_list(self, op_list: Any) -> None:
+        """Do nothing: the ops are registered with their kernels."""
+
+    def apply_op(self, op_type_name: str, name: str | None = None, **keywords: Any) -> Any:
+        """Add an op to the graph; return its outputs, or the op if it has none."""
+        library = importlib.import_module("tensorflow.python.framework.op_def_library")
+        return library.apply_op(op_type_name, name, **keywords)
 
 
 def run_in_graph_and_eager_modes(

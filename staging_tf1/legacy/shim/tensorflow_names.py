@@ -18,6 +18,9 @@ def _in(module: str, *names: str) -> dict[str, str]:
     return {name: f"tensorflow.python.{module}:{name}" for name in names}
 
 
+_SHAPE_FUNCTIONS = """avg_pool_shape call_cpp_shape_fn conv2d_shape depthwise_conv2d_native_shape get2d_conv_output_size
+get_conv_output_size matmul_shape max_pool_shape no_outputs scalar_shape separable_conv2d_shape unchanged_shape
+unchanged_shape_with_rank unchanged_shape_with_rank_at_least unchanged_shape_with_rank_at_most""".split()
 _MULTI_GPU = {"multi_gpu_model": "!Build the model in the scope of a tf.distribute.MirroredStrategy."}
 # Module -> missing name -> current home ("module:attribute", where the attribute may be a path), or "!" and what to do
 # instead: then the name can be imported, and its use raises.
@@ -48,11 +51,15 @@ NAMES: dict[str, dict[str, str]] = {
     "tensorflow.python.framework.graph_util": _public("convert_variables_to_constants", under="graph_util."),
     "tensorflow.python.framework.graph_util_impl": _public("convert_variables_to_constants", under="graph_util."),
     "tensorflow.python.framework.common_shapes": {
-        "call_cpp_shape_fn": "!TensorFlow infers shapes by itself.",
+        **dict.fromkeys(_SHAPE_FUNCTIONS, "!TensorFlow infers shapes by itself."),
         "unknown_shape": "staging_tf1.legacy.shim.old_names:unknown_shape",
+    },
+    "tensorflow.python.framework.op_def_library": {
+        "OpDefLibrary": "staging_tf1.legacy.shim.old_names:OpDefLibrary",
     },
     "tensorflow.python.framework.op_def_registry": {
         "get_registered_ops": "staging_tf1.legacy.shim.old_names:get_registered_ops",
+        "register_op_list": "staging_tf1.legacy.shim.old_names:register_nothing",
     },
     "tensorflow.python.framework.ops": {
         # TensorFlow 2 needs neither: shape functions come with the kernels, and any class can be converted.
@@ -66,6 +73,7 @@ NAMES: dict[str, dict[str, str]] = {
             "enable_tensor_equality",
             "register_tensor_conversion_function",
         ),
+        **_in("framework.stack", "default_session"),
         **_in("framework.tensor_conversion", "convert_to_tensor_v2"),
         **_in(
             "framework.indexed_slices",
@@ -75,6 +83,11 @@ NAMES: dict[str, dict[str, str]] = {
             "internal_convert_to_tensor_or_indexed_slices",
         ),
     },
+    "tensorflow.python.framework.tensor_shape": {
+        name: f"staging_tf1.legacy.shim.old_names:{name}" for name in ("matrix", "scalar", "vector")
+    },
+    "tensorflow.python.framework.tensor_util": _in("ops.shape_util", "maybe_set_static_shape", "shape_tensor"),
+    "tensorflow.python.keras.utils.conv_utils": {"convert_kernel": "!It was for Theano's kernels."},
     "tensorflow.python.keras.utils.io_utils": {"HDF5Matrix": "!Use h5py."},
     "tensorflow.python.keras.utils.layer_utils": {"convert_all_kernels_in_model": "!It was for Theano's kernels."},
     "tensorflow.python.layers.normalization": {
@@ -91,16 +104,25 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "tensorflow.python.ops.custom_gradient": _in("ops.handle_data_util", "copy_handle_data"),
     "tensorflow.python.ops.gradients_util": _in("eager.backprop_util", "IsTrainable"),
-    "tensorflow.python.ops.math_ops": _public("bessel_i0e", "bessel_i1e", under="math."),
+    "tensorflow.python.ops.math_ops": {
+        **_public("bessel_i0e", "bessel_i1e", under="math."),
+        "bincount_v1": f"{_V1}:math.bincount",
+    },
     "tensorflow.python.ops.nn": _public(
         "bidirectional_dynamic_rnn", "dynamic_rnn", "raw_rnn", "static_rnn", "static_state_saving_rnn", under="nn."
     ),
     "tensorflow.python.ops.nn_impl": _public("compute_average_loss", "scale_regularization_loss", under="nn."),
     "tensorflow.python.ops.random_ops": _public("random_crop"),
-    "tensorflow.python.ops.resource_variable_ops": _in("ops.ref_variable", "_from_proto_fn", "_to_proto_fn"),
+    "tensorflow.python.ops.resource_variable_ops": {
+        **_in("ops.ref_variable", "_from_proto_fn", "_to_proto_fn"),
+        "variable_handle_from_shape_and_dtype": (
+            "tensorflow.python.ops.resource_variable_ops:_variable_handle_from_shape_and_dtype"
+        ),
+    },
     "tensorflow.python.ops.variable_scope": {
         **_public("disable_resource_variables", "enable_resource_variables", "resource_variables_enabled"),
         **_in("ops.ref_variable", "default_variable_creator"),
+        **_in("ops.resource_variable_ops", "default_variable_creator_v2"),
         "variable": f"{_V1}:Variable",
     },
     "tensorflow.python.ops.variables": {
@@ -202,6 +224,8 @@ MODULES: dict[str, Gone] = {
     "tensorflow.python.training.tracking.data_structures": Gone(
         ("tensorflow.python.trackable.data_structures",), _TRACKABLE
     ),
+    "tensorflow.python.training.tracking.graph_view": Gone(("tensorflow.python.checkpoint.graph_view",), _TRACKABLE),
+    "tensorflow.python.training.tracking.layer_utils": Gone(("tensorflow.python.trackable.layer_utils",), _TRACKABLE),
     "tensorflow.python.training.tracking.python_state": Gone(("tensorflow.python.trackable.python_state",), _TRACKABLE),
     "tensorflow.python.training.tracking.tracking": Gone(
         ("tensorflow.python.trackable.autotrackable", "tensorflow.python.trackable.resource"), _TRACKABLE

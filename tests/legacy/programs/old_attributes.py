@@ -1,9 +1,12 @@
-"""Attributes of graphs, operations, layers and models that helper files of TF1 read, and a copy of a part of a graph."""
+"""What helper files of TF1 read below the API: attributes, functions of modules, and a copy of a part of a graph."""
 from __future__ import print_function
 
 import numpy as np
 import tensorflow as tf
 import tensorflow.contrib.graph_editor as ge
+from tensorflow.python.framework import op_def_library, op_def_registry, ops, tensor_shape, tensor_util
+from tensorflow.python.ops import math_ops, resource_variable_ops
+from tensorflow.python.training.tracking import graph_view
 
 graph = tf.get_default_graph()
 x = tf.constant([[1.0, 2.0]], name="x")
@@ -34,6 +37,24 @@ with tf.Session() as session:
     print("batch of three", session.run(doubled, {one: np.ones([3, 2])}).shape, one.shape, doubled.get_shape())
 doubled.set_shape([None, 2])
 print("set_shape", doubled.shape)
+
+# As in retrain.py of TensorFlow's tutorials, and in util.py of gradient-checkpointing.
+print("shapes", [each.as_list() for each in (tensor_shape.scalar(), tensor_shape.vector(2), tensor_shape.matrix(2, None))])
+print("drawn", tf.random_uniform(tensor_shape.scalar(), 1.0, 1.5).shape)
+library = op_def_library.OpDefLibrary()
+for name in ("AddN", "NoOp"):
+    library.add_op(op_def_registry.get_registered_ops()[name])
+total = library.apply_op("AddN", inputs=[x, x], name="total")
+print("by name", total.name, library.apply_op("NoOp").type)
+handle = resource_variable_ops.variable_handle_from_shape_and_dtype([2], tf.float32, "two", "two", True)
+print("handle", handle.op.type, handle.op.get_attr("dtype").name)
+pair = tf.placeholder_with_default([0.0, 0.0], [None])
+tensor_util.maybe_set_static_shape(pair, [2])
+print("static shape", pair.shape)
+with ops.default_session(tf.Session()):
+    print("evaluated", total.eval().tolist(), tensor_util.shape_tensor([2, 3]).eval(), math_ops.bincount_v1([1, 1, 2]).eval())
+checkpoint = tf.train.Checkpoint()
+print("tracked", graph_view.ObjectGraphView(checkpoint).root is checkpoint)
 
 before = graph._last_id, graph._version, graph._next_id_counter
 tf.constant(1.0)
