@@ -98,6 +98,12 @@ class Memo:
         # Reentrant, because the spec of batches may need the first record.
         self._lock = threading.RLock()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.RLock())
+
     def get(self, name: str, make: Callable[[], Any]) -> Any:
         """Return the value of this name, or make it."""
         if name not in self._values:
