@@ -132,9 +132,10 @@ class Cluster:
           **options: as in the constructor. `sync` is True by default if STAGING_TF1_SYNC is set to 1.
 
         Raises:
-          ClusterError: TF_CONFIG is invalid; the message says what is expected.
+          ClusterError: TF_CONFIG or STAGING_TF1_SYNC is invalid; the message says what is expected.
         """
-        options.setdefault("sync", os.environ.get(_SYNC_VARIABLE, "") not in ("", "0"))
+        if "sync" not in options:
+            options["sync"] = _sync_by_default()
         return cls._of(Layout.from_tf_config(os.environ.get("TF_CONFIG")), options)
 
     @classmethod
@@ -415,6 +416,13 @@ def check_not_left_behind(cluster: Cluster) -> None:
     cluster.member.check_servers()
     if cluster.member.patience().reason:
         cluster.member.await_servers()
+
+
+def _sync_by_default() -> bool:
+    value = os.environ.get(_SYNC_VARIABLE, "")
+    if value not in ("", "0", "1"):
+        raise ClusterError(f"{_SYNC_VARIABLE} is {shown(value)}, expected 1 for sync=True, or 0.")
+    return value == "1"
 
 
 def _as_dict(jobs: Any) -> Any:

@@ -153,6 +153,10 @@ def test_sync_comes_from_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAGING_TF1_SYNC", "1")
     assert staging.Cluster.from_environment().sync
     assert not staging.Cluster.from_environment(sync=False).sync
+    monkeypatch.setenv("STAGING_TF1_SYNC", "false")
+    assert staging.Cluster.from_environment(sync=True).sync
+    with pytest.raises(ClusterError, match="^STAGING_TF1_SYNC is 'false', expected 1 for sync=True, or 0.$"):
+        staging.Cluster.from_environment()
 
 
 def test_a_cluster_of_one_changes_nothing() -> None:
