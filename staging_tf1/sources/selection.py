@@ -215,7 +215,7 @@ def hashed_keys(caller: str, keys: Any, count: int) -> np.ndarray[Any, Any]:
     hashes: dict[Any, int] = {}
     for key in set(array.tolist()):
         arguments.instance(caller, "key", key, (str, bytes), expected)
-        data = key.encode() if isinstance(key, str) else key
+        data = key.encode(errors="surrogateescape") if isinstance(key, str) else key  # a file name
         hashes[key] = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
     return np.fromiter((hashes[key] for key in array.tolist()), np.uint64, count)
 

@@ -99,6 +99,12 @@ def test_a_failure_while_writing_leaves_the_old_file(path: str) -> None:
     assert _batch(path) == _RECORDS and len(os.listdir(os.path.dirname(path))) == 2
 
 
+def test_the_name_of_a_file_need_not_be_utf8(tmp_path: Path) -> None:
+    path = os.path.join(tmp_path, os.fsdecode(b"caf\xe9"))
+    write_tfrecords(_RECORDS, path)
+    assert _batch(path) == _RECORDS
+
+
 def test_the_index_is_made_once(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     os.unlink(path + ".index.npy")
     assert _batch(path) == _RECORDS

@@ -158,8 +158,9 @@ def index_file(path: str | os.PathLike[str]) -> str:
 def _paths(file: _File) -> list[str]:
     if isinstance(file, RemoteFile):
         return [str(cache_dir() / f"{file.local_name}{INDEX_SUFFIX}")]
-    absolute = os.path.abspath(file.url)
-    digest = hashlib.blake2b(absolute.encode(), digest_size=8).hexdigest()
+    # A name of another encoding is valid, too.
+    absolute = os.fsencode(os.path.abspath(file.url))
+    digest = hashlib.blake2b(absolute, digest_size=8).hexdigest()
     return [index_file(file.url), str(cache_dir() / f"{os.path.basename(file.url)}-{digest}{INDEX_SUFFIX}")]
 
 
