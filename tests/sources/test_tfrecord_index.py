@@ -259,7 +259,7 @@ def test_the_command_indexes_checks_and_complains(path: str, capsys: pytest.Capt
 
 def test_the_command_writes_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, out = str(tmp_path / "d.npz"), str(tmp_path / "d.tfrecord")
-    np.savez(data, image=np.zeros((6, 2, 2), np.uint8), label=np.arange(6))
+    np.savez(data, image=np.zeros((6, 2, 2), np.uint8), label=np.arange(6), name=[*"abcdef"])
     assert main(["--write", out, "--from", data, "--shards", "2"]) == 0
     text = capsys.readouterr().out
     assert f"wrote 6 records to 2 files, {out}-00000-of-00002 to {out}-00001-of-00002\n" in text
@@ -267,7 +267,8 @@ def test_the_command_writes_records(tmp_path: Path, capsys: pytest.CaptureFixtur
         "    'image': tf.io.FixedLenFeature([], tf.string),  # tf.io.decode_raw(x, tf.uint8), reshaped to [2, 2]"
         in text
     )
-    assert "    'label': tf.io.FixedLenFeature([], tf.int64),\n" in text
+    for name, dtype in (("label", "int64"), ("name", "string")):
+        assert f"    {name!r}: tf.io.FixedLenFeature([], tf.{dtype}),\n" in text
     assert TFRecordSource(out + "-*", batch_size=2).num_records == 6
 
 

@@ -28,7 +28,7 @@ def storage_kind(array: np.ndarray[Any, Any]) -> str:
         return "int64"
     if kind == "f" and array.dtype.itemsize <= 8:
         return "float"
-    if kind in "SO":
+    if kind in "SUTO":
         return "bytes"
     raise SpecError(f"a tf.train.Example cannot hold dtype {array.dtype}: it supports int64, float32 and bytes.")
 
