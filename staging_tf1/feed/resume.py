@@ -122,22 +122,23 @@ class _Resumption:
         """Find the starts from what the variables hold."""
         pipeline, position, producers = self.pipeline, _position(self.pipeline), self.pipeline.producers
         held = position.parsed(values)
-        saved = held._replace(fingerprint=completed(held.fingerprint, position.fingerprint))
         present, positions = position.fingerprint, position.beginning_at((0,) * position.tower_range.all_towers)
-        if any(saved.positions):
+        if any(held.positions):
+            batches = held.positions if held.acked is None else (held.acked.end,)
             try:
+                saved = held._replace(fingerprint=completed(held.fingerprint, present, batches))
                 producers, present = _with_saved_seed(producers, present, saved.fingerprint)
                 positions = self._positions(saved, producers, order_of(present))
                 self._check_left_out(saved, present, positions)
             except StagingError:
                 raise
             except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
-                position.refuse("fingerprint", saved.fingerprint, "figures from which positions can be computed")
+                position.refuse("fingerprint", held.fingerprint, "figures from which positions can be computed")
         if (positions, present) != (held.positions, held.fingerprint):
             self.to_store = position.to_store(positions, present)
         elif any(positions) and pipeline.plan.resume == "exact":
             # With its state a stream reads nothing again; otherwise it reads up to its position.
-            source, state = producers[0].source, saved.state()
+            source, state = producers[0].source, held.state()
             if state is not None and isinstance(source, StreamSource):
                 source.restore(positions[0], state)
         self.starts = list(zip(producers, position.starts(positions), strict=True))

@@ -161,7 +161,7 @@ def _as_saved(source: RecordSource, saved: Saved, name: str) -> RecordSource:
     if source.seed_was_drawn and isinstance(seed, int) and seed >= 0:
         source = source.with_seed(seed)
     present: Fingerprint = source.fingerprint()
-    before = completed(saved.fingerprint, present)
+    before = completed(saved.fingerprint, present, saved.positions)
     before.pop("skip", None)
     different = differences(before, present)
     if different:

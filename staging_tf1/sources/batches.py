@@ -238,6 +238,9 @@ class Batches:
             "shard_index": self.shard[0],
             "shard_count": self.shard[1],
         }
+        if self.options.across_epochs and self.options.epochs is not None and not self.options.drop_remainder:
+            # Only the last of these epochs ends with a partial batch.
+            fingerprint["epochs"] = self.options.epochs
         if self.arrangement is not None and self.arrangement.text:
             fingerprint["order"] = self.arrangement.text
         if self.left_out:

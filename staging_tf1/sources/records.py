@@ -29,8 +29,8 @@ __all__ = ["RecordOrigin", "RecordSource"]
 
 # Entries of a fingerprint that do not describe the records.
 _NOT_OF_RECORDS = frozenset(
-    "source num_records batch_size shuffle seed drop_remainder across_epochs shard_index shard_count file_list "
-    "records".split()
+    "source num_records batch_size shuffle seed drop_remainder across_epochs epochs shard_index shard_count "
+    "file_list records".split()
 )
 # How many of the first batches a transform may fail for before its error is raised as that of the source.
 _MOST_TRIED = 5

@@ -25,6 +25,9 @@ DATA_SERVICE = "tf.data service"
 # Fingerprint entries that may differ while the common order stays the same.
 _LAYOUT_KEYS = {"batch_size", "drop_remainder", "across_epochs", "shard_index", "shard_count"}
 
+# The number of epochs, an entry only where the last one alone may end with a partial batch.
+_EPOCHS = "epochs"
+
 # Entries that say which batches and records are left out. The others keep their places, so positions stay valid.
 LEFT_OUT = ("skip", "without")
 
@@ -65,9 +68,9 @@ def carried_over(
     """Map the positions of `len(positions)` towers to positions of `towers` towers.
 
     `saved` and `present` are the fingerprints of the source (see `Source.fingerprint`) in the saved and the new run,
-    before it was divided among towers. `positions` are the batches that each tower's shard had delivered. `epochs`, the
-    same in both runs, matters only at the end of the data. Returns None if the two runs have no common order, or if a
-    fingerprint does not describe how records are distributed.
+    before it was divided among towers. `positions` are the batches that each tower's shard had delivered. `epochs`, of
+    fingerprints that have none, is the same in both runs, and matters only at the end of the data. Returns None if the
+    two runs have no common order, or if a fingerprint does not describe how records are distributed.
 
     Raises:
       ArithmeticError, ValueError: `saved` is damaged.
@@ -78,8 +81,8 @@ def carried_over(
     >>> carried_over(fingerprint, [6], {**fingerprint, "batch_size": 10}, towers=2)
     Carried(unit='records', consumed=24, positions=(1, 1), repeated=4, presumed=False)
     """
-    saved, present = order_of(completed(saved, present)), order_of(present)
-    keys = {*saved, *present} - _LAYOUT_KEYS
+    saved, present = order_of(completed(saved, present, positions)), order_of(present)
+    keys = {*saved, *present} - _LAYOUT_KEYS - {_EPOCHS}
     if any(saved.get(key) != present.get(key) for key in keys):
         return None
     if present.get("dealt") == BY_BATCHES["dealt"]:
@@ -90,11 +93,33 @@ def carried_over(
     return None if old is None or new is None else _records_carried_over(old, positions, new)
 
 
-def completed(saved: Mapping[str, int | str], present: Mapping[str, int | str]) -> dict[str, int | str]:
-    """Return the saved fingerprint with the present value of what earlier releases did not save."""
+def completed(
+    saved: Mapping[str, int | str], present: Mapping[str, int | str], positions: Sequence[int]
+) -> dict[str, int | str]:
+    """Return the saved fingerprint with the present value of what does not matter or earlier releases did not save.
+
+    The number of epochs matters only at `positions` behind the partial batch at their end: with more epochs, it is a
+    full one.
+    """
     # Files that are local now have no versions.
-    saved = {key: value for key, value in saved.items() if key in present or key != "file_versions"}
-    return {**{key: present[key] for key in _SINCE_LATER if key in present}, **saved}
+    missing, later = {"file_versions"} - {*present}, [*_SINCE_LATER]
+    if {*saved} >= _LAYOUT_KEYS:
+        later.append(_EPOCHS)
+        if not _has_ended_partially(saved, positions):
+            missing.add(_EPOCHS)
+    kept = {key: value for key, value in saved.items() if key not in missing}
+    return {**{key: present[key] for key in later if key in present}, **kept}
+
+
+def _has_ended_partially(saved: Mapping[str, int | str], positions: Sequence[int]) -> bool:
+    layout = _layout_of(saved, len(positions), None)
+    if layout is None or layout.epochs is None or not layout.across_epochs:
+        return False
+    _check_shards(layout)
+    return any(
+        schedule.has_partial and batches >= (schedule.num_batches or 0)
+        for schedule, batches in zip(map(layout.schedule, layout.own()), positions, strict=True)
+    )
 
 
 def order_of(fingerprint: Mapping[str, int | str]) -> dict[str, int | str]:
@@ -144,7 +169,7 @@ def _layout_of(fingerprint: Mapping[str, int | str], towers: int, epochs: int | 
     return _Layout(
         int(fingerprint["num_records"]),
         int(fingerprint["batch_size"]),
-        epochs,
+        int(fingerprint[_EPOCHS]) if _EPOCHS in fingerprint else epochs,
         bool(fingerprint["drop_remainder"]),
         bool(fingerprint["across_epochs"]),
         int(fingerprint["shard_index"]),
@@ -257,13 +282,13 @@ class _Change:
     def repeated(self, shard: int, batches: int) -> int:
         """How many delivered records the new `shard` repeats from `batches` on."""
         first_epoch = _Progress(self.new.schedule(shard), batches).next_record()[0]
-        last_epoch = (self.new.epochs or 0) - 1
+        last_epochs = {(layout.epochs or 0) - 1 for layout in (self.old, self.new)}
         total = 0
         for old, progress in self._overlapping(shard):
             final = progress.next_record()[0]
             # All epochs in between are like the second one.
-            special = {epoch for epoch in (first_epoch, final, last_epoch) if first_epoch <= epoch <= final}
-            alike = [epoch for epoch in range(first_epoch, min(final, first_epoch + 3) + 1) if epoch not in special]
+            special = {epoch for epoch in {first_epoch, final, *last_epochs} if first_epoch <= epoch <= final}
+            alike = [epoch for epoch in range(first_epoch, min(final, first_epoch + 4) + 1) if epoch not in special]
             total += sum(self._repeated_in(epoch, shard, batches, old) for epoch in special)
             if alike:
                 total += (final - first_epoch + 1 - len(special)) * self._repeated_in(alike[0], shard, batches, old)

@@ -91,6 +91,24 @@ def test_records_that_would_come_twice_are_counted_and_refused(tmp_path: Any, wa
     assert len(before + after) == 44, "as many as were stated, and none of them three times"
 
 
+def test_more_epochs_follow_the_partial_batch_at_the_end_of_those_before(tmp_path: Any) -> None:
+    # The batches 4, 4 and 2 of one epoch are the first of 4, 4, 4, 4 and 4 of two.
+    def crossing(epochs: int) -> ArraySource:
+        return records(10, 4, epochs=epochs, across_epochs=True)
+
+    for steps in (2, None):
+        folder = tmp_path / str(steps)
+        got = part(folder, crossing(1), 1, steps)
+        if steps is None:
+            with pytest.raises(ResumeError) as caught:
+                part(folder, crossing(2), 1, None)
+            said = "epochs was 1, is 2. 10 records had been consumed: continuing at batch 2 repeats 2 and skips none."
+            assert said in str(caught.value)
+        got += part(folder, crossing(2), 1, None, resume="exact" if steps else "ignore")
+        repeated = Counter([] if steps else crossing(1).batch(2).tolist())
+        assert Counter(got) == Counter(2 * [*range(10)]) + repeated
+
+
 @pytest.mark.parametrize("positions", [(1, 3), (4, 0), (2, 5, 3), (1, 1, 2, 1)])
 def test_towers_that_stopped_at_different_batches_resume_on_as_many(
     positions: tuple[int, ...], caplog: pytest.LogCaptureFixture

@@ -22,8 +22,10 @@ class Dealing(NamedTuple):
     count: int
     towers: int
 
-    def fingerprint(self, num_records: int) -> dict[str, Any]:
+    def fingerprint(self, num_records: int, epochs: int | None = None) -> dict[str, Any]:
+        ends = {"epochs": epochs} if epochs is not None and self.across_epochs and not self.drop_remainder else {}
         return {
+            **ends,
             "source": "ArraySource",
             "num_records": num_records,
             "batch_size": self.batch_size,
@@ -60,9 +62,12 @@ def dealt(dealing: Dealing, shard: int, num_records: int, epochs: int) -> tuple[
 
 
 def counted(
-    had: Dealing, positions: list[int], has: Dealing, num_records: int, epochs: int
+    had: Dealing, positions: list[int], has: Dealing, num_records: int, epochs: int, more: int = 0
 ) -> tuple[int, tuple[int, ...], int]:
     """Return the same as `carried_over`, by going through all records."""
+    present = epochs + more
+    if "epochs" not in had.fingerprint(num_records, epochs):
+        epochs = present
     delivered: set[Record] = set()
     passed: set[Record] = set()
     alone = (had.index, had.count) == (has.index, has.count)
@@ -76,7 +81,7 @@ def counted(
     new_own = range(has.index, has.count * has.towers, has.count)
     going_on, repeated = {}, 0
     for shard in new_own if alone or had.count == has.count else range(has.count * has.towers):
-        batches, _ = dealt(has, shard, num_records, epochs)
+        batches, _ = dealt(has, shard, num_records, present)
         k = 0
         while k < len(batches) and passed.issuperset(batches[k]):
             k += 1
@@ -114,14 +119,21 @@ def cases(draw: Any) -> tuple[Dealing, list[int], Dealing, int, int | None]:
 
 
 @settings(max_examples=examples(400))
-@given(cases())
-def test_it_is_what_counting_one_by_one_finds(case: tuple[Dealing, list[int], Dealing, int, int | None]) -> None:
+@given(cases(), st.integers(0, 3))
+def test_it_is_what_counting_one_by_one_finds(
+    case: tuple[Dealing, list[int], Dealing, int, int | None], more: int
+) -> None:
     had, positions, has, num_records, epochs = case
+    present = None if epochs is None else epochs + more
     carried = carried_over(
-        had.fingerprint(num_records), positions, has.fingerprint(num_records), has.towers, epochs=epochs
+        had.fingerprint(num_records, epochs),
+        positions,
+        has.fingerprint(num_records, present),
+        has.towers,
+        epochs=present,
     )
     assert carried is not None
-    found = counted(had, positions, has, num_records, epochs or EPOCHS_ENOUGH)
+    found = counted(had, positions, has, num_records, epochs or EPOCHS_ENOUGH, more)
     assert (carried.consumed, carried.positions, carried.repeated) == found
     assert carried.presumed == ((had.index, had.count) != (has.index, has.count))
 
