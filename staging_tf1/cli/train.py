@@ -22,7 +22,7 @@ from staging_tf1.arguments import folder, scheme_of
 from staging_tf1.cli.arguments import OneLineParser, complain, local_path, whole_number
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.data import DataFileError, LabelledImages, load_images
-from staging_tf1.errors import CheckpointError, ClusterError, StagingError
+from staging_tf1.errors import CheckpointError, ClusterError, ResumeError, StagingError
 from staging_tf1.progress import is_terminal
 from staging_tf1.quiet import import_quietly
 
@@ -118,7 +118,9 @@ def train(
     with tf.Graph().as_default():
         tf.set_random_seed(_SEED)
         batch, put = WORKFLOWS[workflow](source, batch_size)
-        images, labels = batch["image"], batch["label"]
+        # The test feeds other numbers of images than a batch has.
+        images = tf.placeholder_with_default(batch["image"], [None, *data.x_train.shape[1:]])
+        labels = tf.placeholder_with_default(batch["label"], [None])
         loss, right = classifier(images, labels, data.num_classes, data.scale)
         global_step = tf.train.get_or_create_global_step()
         train_op = tf.train.AdamOptimizer(_LEARNING_RATE).minimize(loss, global_step=global_step)
@@ -136,7 +138,7 @@ def train(
             secs, correct = time.perf_counter() - start, 0
             for first in range(0, len(data.x_test), _TEST_BATCH):
                 part = np.s_[first : first + _TEST_BATCH]
-                # Feeding the tensors of the batch bypasses the staging area.
+                # Feeding images and labels bypasses the staging area.
                 correct += int(sess.run(right, {images: data.x_test[part], labels: data.y_test[part]}))
             pipelines = sess.stats()
     return Result(losses, secs, examples, len(data.x_test), correct, pipelines)
@@ -222,6 +224,12 @@ def main(argv: list[str]) -> int:
         _make_folder(flags["logdir"])
         import_quietly()
         _train(data, **flags)
+    except ResumeError as error:
+        # Its advice is for programs.
+        told = str(error).partition(" Give staged()")[0]
+        cure = "Use the --data and --batch-size of that run, or another folder."
+        complain(_PROG, f"--logdir {flags['logdir']!r} holds a run on other batches. {told} {cure}")
+        return 1
     except (CheckpointError, ClusterError, DataFileError, LogdirError) as error:
         complain(_PROG, error)
         return 1

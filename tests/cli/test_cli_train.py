@@ -111,8 +111,8 @@ def test_each_run_gives_the_same_losses(workflow: str) -> None:
     assert first == second
 
 
-# With 5000 there is one batch, which the warm-up puts.
-@pytest.mark.parametrize("batch_size", [100, 5000])
+# With 479 all batches are full, so their shape is known. With 5000 there is one batch, which the warm-up puts.
+@pytest.mark.parametrize("batch_size", [100, 479, 5000])
 @pytest.mark.parametrize("workflow", WORKFLOWS)
 def test_every_image_is_trained_on_once_an_epoch(workflow: str, batch_size: int) -> None:
     epochs, counts = (2 if batch_size == 100 else 1), []
@@ -238,6 +238,22 @@ def test_a_logdir_with_another_model_gets_one_line(tmp_path: Path, capsys: pytes
     assert err.splitlines()[-1] == (
         f"staging-tf1 train: --logdir {str(tmp_path)!r} holds the checkpoint of another model: variable "
         f"hidden/weights has shape [3, 4], expected [64, 128]. Use another folder."
+    )
+    assert "Traceback" not in err
+
+
+def test_a_logdir_of_a_run_on_other_data_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fewer, logdir = tmp_path / "fewer.npz", tmp_path / "logs"
+    np.savez(fewer, **{name: getattr(DIGITS, name)[:100] for name in ("x_train", "y_train", "x_test", "y_test")})
+    flags = ["train", "--batch-size", "50", "--epochs", "1", "--logdir", str(logdir)]
+    assert main([*flags, "--data", str(fewer)]) == 0
+    capsys.readouterr()
+    assert main(flags) == 1
+    _, err = capsys.readouterr()
+    assert err.splitlines()[-1] == (
+        f"staging-tf1 train: --logdir {str(logdir)!r} holds a run on other batches. 'staged': the checkpoint holds "
+        f"position 2 in another order of batches: num_records was 100, is {len(DIGITS.x_train)}. The saved position "
+        f"cannot be mapped to the new order. Use the --data and --batch-size of that run, or another folder."
     )
     assert "Traceback" not in err
 
