@@ -226,7 +226,7 @@ class StagingSession:
         step = make_stepper(self._hook.runtime.steps, fetches, feed_list)
 
         def call(*values: Any) -> Any:
-            refuse_if_forked(self)
+            self._open()
             try:
                 return step(*values)
             except Exception as error:

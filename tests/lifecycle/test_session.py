@@ -220,6 +220,7 @@ def test_start_wants_initialised_variables(graph: Any) -> None:
 def test_stopping_early_leaves_no_thread(graph: Any, how: str, lockstep: bool, capacity: int) -> None:
     x = staging.staged(numbers(), capacity=capacity, lockstep=lockstep)
     sess = staging.StagingSession()
+    step = sess.make_callable(x)
     sess.run(x)
     if how == "raise":
         with pytest.raises(UserError), sess:
@@ -235,8 +236,9 @@ def test_stopping_early_leaves_no_thread(graph: Any, how: str, lockstep: bool, c
         sess.close()
     sess.close()  # a second call is harmless
     assert feed_threads() == []
-    with pytest.raises(RuntimeError, match=r"StagingSession \(made at test_session.py:\d+\) is closed. Create a new"):
-        sess.run(x)
+    for run in (lambda: sess.run(x), step):
+        with pytest.raises(RuntimeError, match=r"StagingSession \(made at test_session.py:\d+\) is closed. Create a"):
+            run()
 
 
 def test_forgetting_to_close_warns(graph: Any) -> None:
