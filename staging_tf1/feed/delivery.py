@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
@@ -109,11 +109,18 @@ class Delivery:
         if not final:
             return
         ready = run_unwrapped(self.session, {tower: self.sinks[tower].sink.size for tower in final})
-        empty = [self.sinks[tower].sink.name for tower in sorted(final) if not ready[tower]]
-        if empty:
-            steps = " for common steps" if is_common else ""
-            cure = " Fetch the other towers separately to use their remaining batches." if is_common else ""
-            raise tf.errors.OutOfRangeError(None, None, f"End of data{steps}: {', '.join(empty)}.{cure}")
+        if all(ready.values()):
+            return
+        # What a stop has withheld stays so.
+        withheld = [0] * len(self.sinks) if self.stopping else self.barrier.withheld()
+        empty = [tower for tower in final if not ready[tower]]
+        left = [tower for tower in towers if ready.get(tower, 1) or withheld[tower]]
+        steps = " for common steps" if is_common else ""
+        cure = f" Fetch {self._named(left)} separately to use the remaining batches." if left else ""
+        raise tf.errors.OutOfRangeError(None, None, f"End of data{steps}: {self._named(empty)}.{cure}")
+
+    def _named(self, towers: Iterable[int]) -> str:
+        return ", ".join(self.sinks[tower].sink.name for tower in sorted(towers))
 
     def _apply(self, event: Callable[[TowerBarrier], list[tuple[int, int]]]) -> None:
         """Apply an event to the barrier, then release what is due and close what is finished."""

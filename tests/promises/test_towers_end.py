@@ -57,9 +57,25 @@ def test_a_common_step_beyond_the_end_takes_nothing(graph: Any, way: str, record
             coord.request_stop()
             coord.join(threads, stop_grace_period_secs=60)
     assert refused == (
-        "End of data for common steps: staged/1. Fetch the other towers separately to use their remaining batches."
+        "End of data for common steps: staged/1. Fetch staged/0 separately to use the remaining batches."
     )
     assert sorted(got) == list(range(records))
+
+
+@pytest.mark.parametrize(
+    ("records", "left"), [(4, ""), (5, " Fetch staged/0 separately to use the remaining batches.")]
+)
+def test_the_end_names_only_towers_that_have_batches_left(graph: Any, records: int, left: str) -> None:
+    parts = staging.staged(ArraySource(np.arange(records), batch_size=1, epochs=1), devices=["/cpu:0"] * 2, capacity=8)
+    with staging.StagingSession() as sess:
+        await_feed_threads()
+        for _ in range(2):
+            sess.run(parts)
+        with pytest.raises(tf.errors.OutOfRangeError) as raised:
+            sess.run(parts)
+        if left:
+            assert sess.run(parts[0]).tolist() == [4]
+    assert raised.value.message == f"End of data for common steps: staged/0, staged/1.{left}"
 
 
 def test_batches_that_no_common_step_could_take_are_named(graph: Any) -> None:
