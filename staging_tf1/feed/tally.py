@@ -29,8 +29,9 @@ class Tally(Handler):
     def __init__(self, session: Any, sinks: Iterable[Sink]) -> None:
         self._session = session
         self._succeeded: Counter[frozenset[Sink]] = Counter()
-        # The sinks of the failed steps. A put takes from another pipeline's sink where one is staged behind the other.
-        self._suspects: set[Sink] = set()
+        # How many steps have failed that take from a sink. A put takes from another pipeline's sink where one is staged
+        # behind the other, and a callable that was made before the start is not seen.
+        self._suspects: Counter[Sink] = Counter()
         self.numbers: dict[Sink, list[int]] = {sink: [] for sink in sinks}
         self._counted = dict.fromkeys(self.numbers, 0)
         self._lock = threading.Lock()
@@ -62,7 +63,7 @@ class Tally(Handler):
         """Suspect that a step has taken batches."""
         with self._lock:
             self._under_way -= 1
-            self._suspects |= run.plan.sinks
+            self._suspects.update(run.plan.sinks)
 
     @property
     def is_settled(self) -> bool:
@@ -80,13 +81,14 @@ class Tally(Handler):
         """
         with self._lock:
             # Pipelines that start with their first step have no counts before it.
-            taken_from = self._suspects.union(*self._succeeded) if self._suspects else set()
+            taken_from = {*self._suspects}.union(*self._succeeded) if self._suspects else set()
             counts = counts_of({*taken_from, *others}, self._session)
             if not self._under_way and taken_from:
                 for sink in taken_from & counts.keys():
-                    if sink in self._suspects:
-                        self.numbers[sink].extend(range(self.expected(sink), counts[sink].taken))
-                    self._counted[sink] = counts[sink].taken
+                    taken = counts[sink].taken
+                    failed = min(taken - self.expected(sink), self._suspects[sink])
+                    self.numbers[sink].extend(range(taken - failed, taken))
+                    self._counted[sink] = taken
                 self._succeeded.clear()
                 self._suspects.clear()
         return counts

@@ -37,6 +37,8 @@ def start(
     `tf.train.start_queue_runners`. As usual, the coordinator stops them. A second start in the same session, after
     the coordinator has stopped and joined the threads, continues with the first batch that no step has consumed.
 
+    Call `sess.make_callable` after it: nothing repairs what a step of an earlier callable loses when it fails.
+
     Args:
       sess: the session; the default session if None.
       coord: a `tf.train.Coordinator` that stops and joins the threads and raises their exceptions.

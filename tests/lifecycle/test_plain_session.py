@@ -16,9 +16,9 @@ from staging_tf1.sources import ArraySource
 
 
 @contextmanager
-def started(device_count: int = 1) -> Iterator[Any]:
+def started(device_count: int = 1, sess: Any = None) -> Iterator[Any]:
     """A session of the default graph with its feed threads."""
-    with tf.Session(config=tf.ConfigProto(device_count={"CPU": device_count})) as sess:
+    with sess or tf.Session(config=tf.ConfigProto(device_count={"CPU": device_count})) as sess:
         sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
         coord = tf.train.Coordinator()
         threads = staging.start(sess, coord, stall_secs=20, stall_raises=True)
@@ -83,3 +83,18 @@ def test_the_batches_of_a_callable_are_not_those_of_a_failed_step(graph: Any) ->
         with pytest.raises(tf.errors.InvalidArgumentError, match="NaN") as raised:
             sess.run(check)
     assert raised.value.__notes__ == ["the failed step had batch 3 of 'train' (its records: source.record_ids(3))"]
+
+
+def test_the_batches_of_an_earlier_callable_are_not_those_of_a_failed_step(graph: Any) -> None:
+    x = staging.staged(ArraySource(np.arange(9), batch_size=1, epochs=1), name="train")
+    with tf.control_dependencies([x]):
+        check = tf.raw_ops.Assert(condition=tf.constant(False), data=["NaN"])
+    sess = tf.Session()
+    step, run = sess.make_callable(x), sess.run
+    with pytest.raises(tf.errors.InvalidArgumentError, match="train .* is not started in this session"):
+        step()
+    with started(sess=sess):
+        assert [step().tolist(), run(x).tolist()] == [[0], [1]]
+        with pytest.raises(tf.errors.InvalidArgumentError, match="NaN") as raised:
+            sess.run(check)
+    assert raised.value.__notes__ == ["the failed step had batch 2 of 'train' (its records: source.record_ids(2))"]
