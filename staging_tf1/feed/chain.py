@@ -162,7 +162,7 @@ class Chain:
     Attributes:
       handlers: the handlers, outermost first.
       raise_cause: called with the error of a run, before the handlers are told. Raises what has ended the run in place
-        of TensorFlow's error; returns if that is the error itself. Nothing else gives an error another name.
+        of TensorFlow's error; returns if that is the error itself.
     """
 
     def __init__(self, session: Any) -> None:
