@@ -163,7 +163,7 @@ def _bound(number: int) -> str:
     return {INT64_MAX: "2**63 - 1", -INT64_MAX - 1: "-2**63"}.get(number, str(number))
 
 
-def index_below(caller: str, index: Any, count: int | None, argument: str = "index") -> int:
+def index_below(caller: str, index: Any, count: int | None) -> int:
     """Check a batch index. A `count` of None is endless. Raises IndexError if out of range.
 
     >>> index_below("ArraySource", 5, 5)
@@ -173,7 +173,7 @@ def index_below(caller: str, index: Any, count: int | None, argument: str = "ind
     """
     number = as_int(index)
     if number is None:
-        refuse(caller, argument, index, "a whole number: the index of a batch, counted from 0")
+        refuse(caller, "index", index, "a whole number: the index of a batch, counted from 0")
     most = INT64_MAX if count is None else count - 1
     if not 0 <= number <= most:
         raise IndexError(f"{caller}: batch {shown(number)} is out of range (0 to {_bound(most)}).")

@@ -6,16 +6,24 @@ import contextlib
 import errno
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from typing import IO
 
 from staging_tf1.arguments import kind_of_file
 from staging_tf1.errors import RecordFileError
 
-__all__ = ["NO_ROOM", "replacing", "replacing_path", "sync_folder"]
+__all__ = ["NO_ROOM", "free_text", "replacing", "replacing_path", "sync_folder"]
 
 # The numbers of the errors of a full disk. A write to an open file raises them without a name.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def free_text(folder: str) -> str:
+    """Say how much room the disk of a folder has; empty if that is unknown, as for "gs://"."""
+    with contextlib.suppress(OSError):
+        return f" ({shutil.disk_usage(folder or os.curdir).free >> 20} MiB are free)"
+    return ""
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from staging_tf1.feed.threads import WAITING_FOR_SHARE, WAITING_FOR_SOURCE, Thre
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.state import session_state_of
-from staging_tf1.sources import RecordSource, Source, StreamSource
+from staging_tf1.sources import RecordSource, Source
 
 
 class FedBatch(NamedTuple):
@@ -185,7 +185,8 @@ class SuppliedReader(BatchReader):
         # The supply also lets one thread in at a time.
         with self._naming:
             named = self._supply.next()
-            is_left_out = named is not None and self._is_left_out(source, named.batch)
+            skip = self.producer.plan.skip
+            is_left_out = named is not None and (named.batch in skip or source.is_left_out(named.batch))
             if named is not None and not is_left_out:
                 draw(source, named.batch)
         state.now(WAITING_FOR_SOURCE)
@@ -202,9 +203,6 @@ class SuppliedReader(BatchReader):
         if prepared is None:
             self._supply.skip(named.batch)
         return FedBatch(place, named.batch, prepared)
-
-    def _is_left_out(self, source: Source, number: int) -> bool:
-        return number in self.producer.plan.skip or source.is_left_out(number)
 
     def stop(self) -> None:
         """See base class."""
@@ -274,7 +272,10 @@ class BatchReaders:
                 # In batches, besides the records that a shuffle queue keeps back.
                 room = (room - plan.queue.min_after_dequeue) // source.batch_size
             size = BlockSize(room, source.bytes_per_batch)
-        return BatchReader(producer, self._reader_of_tower(producer, start, preparing, size), start, preparing, size)
+        reader = self._reader(producer, start, size)
+        if reader is not None and plan.in_rotation:
+            reader = RotationReader(reader, self.rotation, producer.tower, start, preparing, plan.skip_rule)
+        return BatchReader(producer, reader, start, preparing, size)
 
     def for_steps(self) -> list[BatchReader]:
         """Make a reader for each producer. Of a shared input, each tower reads whatever comes next."""
@@ -283,21 +284,11 @@ class BatchReaders:
             for producer, start, preparing in self._starts
         ]
 
-    def _reader_of_tower(
-        self, producer: Producer, start: int, preparing: Preparing, size: BlockSize | None
-    ) -> Reader | None:
-        reader = self._reader(producer, start, size)
-        if reader is None or not producer.plan.in_rotation:
-            return reader
-        return RotationReader(reader, self.rotation, producer.tower, start, preparing, producer.plan.skip_rule)
-
     def _reader(self, producer: Producer, start: int, size: BlockSize | None = None) -> Reader | None:
-        if producer.source is None:
+        source, plan = producer.source, producer.plan
+        if source is None:
             return None
-        if isinstance(producer.source, Source):
-            plan = producer.plan
-            return IndexReader(producer.source, plan.skip_rule, start, plan.limit, plan.skip, size)
-        return self._stream(producer, producer.source, self.rotation.first if producer.plan.in_rotation else start)
-
-    def _stream(self, producer: Producer, source: StreamSource, start: int) -> StreamReader:
-        return self._streams.setdefault(id(source), StreamReader(source, producer.plan.skip_rule, start))
+        if isinstance(source, Source):
+            return IndexReader(source, plan.skip_rule, start, plan.limit, plan.skip, size)
+        first = self.rotation.first if plan.in_rotation else start
+        return self._streams.setdefault(id(source), StreamReader(source, plan.skip_rule, first))

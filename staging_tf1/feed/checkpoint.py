@@ -25,7 +25,6 @@ from staging_tf1.feed.failed_save import NO_ROOM, after_failed_save
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.graph.dependencies import ancestors, elements_of
-from staging_tf1.graph.position import Position
 from staging_tf1.graph.state import state_of
 
 # Not about the file, but about a server or memory. A MonitoredSession recovers from some of them.
@@ -261,7 +260,8 @@ class _Restoration:
         foreign = [pipeline for pipeline in pipelines if pipeline.position_variables[0].handle.op.name not in held]
         if not foreign:
             return []
-        have_value = run_unwrapped(self._session, [_position(pipeline).has_value for pipeline in foreign])
+        positions = [pipeline.position for pipeline in foreign if pipeline.position is not None]
+        have_value = run_unwrapped(self._session, [position.has_value for position in positions])
         return [pipeline for pipeline, has_value in zip(foreign, have_value, strict=True) if not has_value]
 
     def _begin_anew(self, pipeline: Pipeline, reason: str, cure: str, *, may_raise: bool) -> None:
@@ -334,11 +334,6 @@ def _is_in_checkpoints(pipeline: Pipeline, graph: Any) -> bool:
 
 def _how_to_save(pipeline: Pipeline) -> str:
     return f"Make the saver after staged(), or add tf.global_variables('{pipeline.name}/') to its var_list."
-
-
-def _position(pipeline: Pipeline) -> Position:
-    assert pipeline.position is not None
-    return pipeline.position
 
 
 def _held(saver: Any, graph: Any) -> Iterator[tuple[str, Any, bool]]:

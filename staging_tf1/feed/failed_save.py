@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import numbers
 import os
-import shutil
 from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.errors import CheckpointError
+from staging_tf1.replacing import free_text
 
 NO_ROOM = (tf.errors.ResourceExhaustedError, tf.errors.OutOfRangeError)
 
@@ -35,14 +35,7 @@ def after_failed_save(session: Any, save_path: Any, global_step: Any, reason: st
         tf.io.gfile.rmtree(f"{prefix}_temp")
     folder = os.path.dirname(prefix) or os.curdir
     return CheckpointError(
-        f"checkpoint '{prefix}' cannot be saved in the folder '{folder}'{_free(folder)}: {reason}. Free space there, "
-        f"keep fewer checkpoints (tf.train.Saver(max_to_keep=)), or raise the limit of file sizes (ulimit -f). The "
-        f"checkpoints before it are complete."
+        f"checkpoint '{prefix}' cannot be saved in the folder '{folder}'{free_text(folder)}: {reason}. Free space "
+        f"there, keep fewer checkpoints (tf.train.Saver(max_to_keep=)), or raise the limit of file sizes (ulimit -f). "
+        f"The checkpoints before it are complete."
     )
-
-
-def _free(folder: str) -> str:
-    try:
-        return f" ({shutil.disk_usage(folder).free >> 20} MiB are free)"
-    except OSError:  # of another file system, as "gs://"
-        return ""

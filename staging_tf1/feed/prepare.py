@@ -116,16 +116,6 @@ def _starts(pipelines: Sequence[Pipeline], session: Any) -> list[list[Start]]:
     return [supplied(pipeline, starts[pipeline], session) for pipeline in pipelines]
 
 
-def is_prepared(pipeline: Pipeline, session: Any) -> bool:
-    """Whether `pipeline` is prepared but not started in `session`."""
-    return pipeline in session_state_of(session).prepared
-
-
-def take_prepared(pipeline: Pipeline, session: Any) -> Prepared:
-    """Remove and return what `pipeline` needs to start."""
-    return session_state_of(session).prepared.pop(pipeline)
-
-
 @dataclass(frozen=True)
 class _InTask:
     """What feeds a pipeline in this task."""

@@ -11,9 +11,9 @@ from staging_tf1.errors import NotebookWarning, UninitializedError
 from staging_tf1.feed.checkpoint import guard_restores
 from staging_tf1.feed.pipeline import Pipeline, add_pipeline, pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun, all_runs, end_stopped, run_in
-from staging_tf1.feed.prepare import Prepared, is_prepared, prepare, take_prepared
+from staging_tf1.feed.prepare import Prepared, prepare
 from staging_tf1.fork import refuse_if_forked
-from staging_tf1.graph.state import state_of
+from staging_tf1.graph.state import session_state_of, state_of
 from staging_tf1.graph.uninitialized import uninitialized_names
 
 
@@ -135,10 +135,11 @@ def prepare_to_start(session: Any, pipeline: Pipeline) -> Prepared:
     Raises:
       UninitializedError: variables are uninitialized; the message lists them.
     """
-    if not is_prepared(pipeline, session):
+    prepared = session_state_of(session).prepared
+    if pipeline not in prepared:
         check_initialized(session, pipeline)
         prepare(pipelines_of(session.graph) if are_started_together(session.graph) else [pipeline], session)
-    return take_prepared(pipeline, session)
+    return prepared.pop(pipeline)
 
 
 def check_initialized(session: Any, caller: object) -> None:

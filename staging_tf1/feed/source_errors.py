@@ -89,9 +89,6 @@ class SkipRule:
     most: int | None = None
 
 
-NONE_SKIPPED = SkipRule()
-
-
 def skip_rule(types: Any, most: Any, caller: str) -> SkipRule:
     """Check the arguments `ignored_exception_types` and `max_ignored`.
 

@@ -19,7 +19,7 @@ from staging_tf1.graph.elements import declare, to_tensors, types_of
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.state import KnownStores, Store, StoreKey, counted_state_of
 
-__all__ = ["BaseStagingArea", "areas_of"]
+__all__ = ["BaseStagingArea", "areas_of", "store_of"]
 
 _Area = TypeVar("_Area", bound="BaseStagingArea")
 
@@ -315,6 +315,11 @@ def _op_name(name: str) -> str:
     return allowed if re.match(r"[A-Za-z0-9.]", allowed) else f"area{allowed}"
 
 
+def store_of(op: Any) -> str:
+    """Return the name of the store that an op of an area uses: without a shared name, that of the op."""
+    return str(op.get_attr("shared_name").decode() or op.name)
+
+
 def _stores(graph: Any) -> dict[StoreKey, Store]:
     known = counted_state_of(graph).stores
     _search_new_ops(graph, known)
@@ -327,9 +332,7 @@ def _search_new_ops(graph: Any, known: KnownStores) -> None:
         kind = _KINDS.get(op.type)
         if kind is None:
             continue
-        # Without a shared name, the store has the name of the op.
-        name = op.get_attr("shared_name").decode() or op.name
-        key = StoreKey(kind, op.get_attr("container").decode(), name)
+        key = StoreKey(kind, op.get_attr("container").decode(), store_of(op))
         dtypes = None if op.type in _PARTIAL else tuple(op.get_attr("dtypes"))
         store = Store(op.get_attr("capacity"), op.get_attr("memory_limit"), dtypes, op, f"the op {op.name!r}")
         if known.by_key.setdefault(key, store).dtypes is None:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from staging_tf1._tf import tf
+from staging_tf1.graph.area_base import store_of
 from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.dependencies import ancestors, can_end, cut_before
-from staging_tf1.graph.probes import is_misfit, store_of
+from staging_tf1.graph.probes import is_misfit
 
 # The types of ops that leave all elements in a queue.
 _ONLY_ADDS_OR_LOOKS = ("QueueEnqueue", "QueueSize", "QueueIsClosed")

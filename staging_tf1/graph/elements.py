@@ -48,9 +48,7 @@ class Declaration:
         return f"component {self.names[index]!r}" if self.names else f"component {index}"
 
 
-def declare(
-    caller: str, dtypes: Any, shapes: Any = None, names: Any = None, capacity: Any = 0, memory_limit: Any = 0
-) -> Declaration:
+def declare(caller: str, dtypes: Any, shapes: Any, names: Any, capacity: Any, memory_limit: Any) -> Declaration:
     """Check the constructor arguments of an area; `caller` is the name of its class."""
     checked_dtypes = _dtypes(caller, dtypes)
     declaration = Declaration(

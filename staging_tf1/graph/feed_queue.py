@@ -78,10 +78,10 @@ class FeedQueue(Sink):
                 return self.queue.dequeue_up_to(batch_size)
             return self.queue.dequeue_many(batch_size)
 
-        def take_after_handshake() -> Any:
-            return self.put.handshake.after_grant(take) if self.put.handshake else take()
-
-        taken, counted = self.stats.measured(self.queue.size, take_after_handshake)
+        handshake = self.put.handshake
+        taken, counted = self.stats.measured(
+            self.queue.size, take if handshake is None else lambda: handshake.after_grant(take)
+        )
         tensors = list(taken) if isinstance(taken, (list, tuple)) else [taken]
         outputs = copies_after([counted], tensors, OUTPUT)
         for output, shape in zip(outputs, self._shapes, strict=True):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.graph.area_base import BaseStagingArea, areas_of
+from staging_tf1.graph.area_base import BaseStagingArea, areas_of, store_of
 from staging_tf1.graph.areas import MISFIT, StagingArea
 from staging_tf1.graph.state import state_of
 
@@ -101,11 +101,6 @@ def touched_by(ops: Iterable[Any]) -> Touched:
         elif op.type in _PUTS and not is_misfit(op):
             puts.add(area_key(store_of(op)))
     return Touched(takes, frozenset(puts))
-
-
-def store_of(op: Any) -> str:
-    """Return the name of the store that an op of an area uses."""
-    return str(op.get_attr("shared_name").decode() or op.name)
 
 
 def is_misfit(op: Any) -> bool:

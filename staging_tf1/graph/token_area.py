@@ -76,7 +76,7 @@ class TokenArea(Sink):
 
     def _make_queues(self, stamps: bool, releases: bool) -> None:
         # If a token were dequeued on another device, the step could fail before the Unstage, and lose the token.
-        with tf.device(None), tf.device(host_of(self.area.device)):
+        with self._on_host():
             # Unbounded, so that only dequeues wait. A repair may give one slot back twice.
             self.slots = tf.FIFOQueue(-1, tf.int32, [[1]], name="slots")
             if stamps:
@@ -118,7 +118,7 @@ class TokenArea(Sink):
         slot, put = self._staged(copies_after([], self._tensors.flat))
         if releases:
             with self._on_host():
-                put = self._released(slot, put, self._tensors.label, "put")
+                put = self._released(slot, put, self._tensors.label)
         release = None if releases else self.repair.release
         return PutOps(
             put, tuple(self._tensors.placeholders), self._tensors.flat, self._stamp, release, slot, block=block
@@ -135,7 +135,7 @@ class TokenArea(Sink):
                 for part in fed
             ]
             slot, staged = self._staged(convert(batch))
-            with tf.control_dependencies([self._released(slot, staged, None, "put")]):
+            with tf.control_dependencies([self._released(slot, staged, None)]):
                 following = turn + slot
                 return following, tf.reshape((following < batches) & tf.cast(slot, tf.bool), [])
 
@@ -159,11 +159,11 @@ class TokenArea(Sink):
         with tf.control_dependencies([slot]):
             return slot, self.area.put(values)
 
-    def _released(self, slot: Any, staged: Any, label: Any, name: str) -> Any:
+    def _released(self, slot: Any, staged: Any, label: Any) -> Any:
         """Return the op that lets an element be taken after `staged`; nothing for a slot of 0."""
         with tf.control_dependencies([staged]):
             tokens = [tf.fill(slot, component) for component in self._token_with(label)]
-            return self.queue.enqueue_many(tokens, name=name)
+            return self.queue.enqueue_many(tokens, name="put")
 
     def _token_with(self, label: Any) -> list[Any]:
         stamp = [] if self._stamp is None else [self._stamp]

@@ -52,8 +52,7 @@ class TimedRuns(Handler):
 
     def _before(self, run: Run) -> None:
         began = self._begin([run.fetches, run.puts] if run.puts else run.fetches, run.feeds)
-        if began >= self.waiting.due:
-            self.waiting.before_step(began)
+        self.waiting.before_step(began)
         run.profile = profiled(run.plan.event, step=next(self._steps))
         run.profile.__enter__()
 

@@ -242,7 +242,6 @@ def _closed(session: Any, probe: Probe | None) -> bool | None:
 
 
 def _feeder(state: ThreadState) -> FeederView:
-    done = max(1, state.batches)
     ident = state.thread.ident if state.thread is not None else None
     return FeederView(
         name=state.name,
@@ -250,8 +249,7 @@ def _feeder(state: ThreadState) -> FeederView:
         secs=time.perf_counter() - state.since,
         batch=state.batch,
         batches=state.batches,
-        mean_source_secs=state.source_secs / done,
-        mean_put_secs=state.put_secs / done,
+        mean_source_secs=state.source_secs / max(1, state.batches),
         location=users_location(ident),
         starting=starting_for(ident),
     )

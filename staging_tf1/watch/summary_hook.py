@@ -57,7 +57,7 @@ class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._pipelines: list[Pipeline] = []
         self._last: dict[str, PipelineStats] = {}
         self._last_at = 0.0
-        self._runs = self._written = 0
+        self._runs = 0
 
     def begin(self) -> None:
         """See base class."""

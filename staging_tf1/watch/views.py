@@ -52,9 +52,8 @@ class FeederView:
     batch: int
     # Batches delivered.
     batches: int
-    # The mean seconds that the source took for a batch, and the put.
+    # The mean seconds that the source took for a batch.
     mean_source_secs: float
-    mean_put_secs: float
     location: str
     # What it waits for that is still starting: "worker process 'train:0'". Empty for nothing.
     starting: str = ""

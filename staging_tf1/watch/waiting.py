@@ -31,9 +31,6 @@ class WaitMeter:
       session: the session.
       pipelines: the pipelines of its graph.
       reading: in lockstep, what the steps themselves have read for each tower of a pipeline.
-
-    Attributes:
-      due: when to measure next (perf_counter).
     """
 
     def __init__(
@@ -44,7 +41,8 @@ class WaitMeter:
         self._shares: dict[Sink, deque[float]] = {sink: deque(maxlen=_MOST) for _, _, sink in self._sinks}
         self._last: dict[Sink, GetFigures] = {}
         self._last_at = 0.0
-        self.due = 0.0 if self._sinks else math.inf
+        # When to measure next (perf_counter).
+        self._due = 0.0 if self._sinks else math.inf
         self._lock = threading.Lock()
 
     def shares(self, sink: Sink) -> tuple[float, ...]:
@@ -57,7 +55,7 @@ class WaitMeter:
         Args:
           now: the time (perf_counter).
         """
-        if now < self.due:
+        if now < self._due:
             return
         # Another thread that runs steps measures for all of them.
         if self._lock.acquire(blocking=False):
@@ -81,4 +79,4 @@ class WaitMeter:
             if last is not None and figures.batches > last.batches:
                 self._shares[sink].append(figures.waited_share(last, secs))
             self._last[sink] = figures
-        self._last_at, self.due = now, now + _EVERY_SECS
+        self._last_at, self._due = now, now + _EVERY_SECS

@@ -22,7 +22,7 @@ import staging_tf1 as staging
 from staging_tf1 import sources
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.readers import StreamReader
-from staging_tf1.feed.source_errors import NONE_SKIPPED
+from staging_tf1.feed.source_errors import SkipRule
 from staging_tf1.sources import ArraySource, GeneratorSource, MapSource, RaggedValue, aligned_empty, as_source
 from staging_tf1.spec import ArraySpec, infer_spec
 from staging_tf1.spec.arrays import as_array
@@ -562,7 +562,7 @@ def test_small_dtypes_cannot_be_queued_by_the_record() -> None:
     ids=["numbers", "bytes", "objects", "text", "swapped", "tensor", "buffer"],
 )
 def test_a_buffer_that_is_written_again_changes_no_batch_that_was_taken(buffer: Any) -> None:
-    reader = StreamReader(GivenStream(lambda: {"x": buffer}, None), NONE_SKIPPED)
+    reader = StreamReader(GivenStream(lambda: {"x": buffer}, None), SkipRule())
     taken = reader.take()
     assert taken is not None
     before = as_array(taken.batch["x"], None, "x").tolist()

@@ -30,7 +30,6 @@ _FEEDER = FeederView(
     batch=511,
     batches=512,
     mean_source_secs=0.1,
-    mean_put_secs=0.0,
     location=", at reader.py:12 in read()",
 )
 _AREA = StoreView("'train'", "staged", size=0, capacity=2, closed=False, wanted=1, feeders=(_FEEDER,))

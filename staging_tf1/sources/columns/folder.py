@@ -23,7 +23,7 @@ from absl import logging
 from staging_tf1 import arguments
 from staging_tf1.arguments import shown
 from staging_tf1.errors import RecordFileError
-from staging_tf1.replacing import NO_ROOM, replacing, sync_folder
+from staging_tf1.replacing import NO_ROOM, free_text, replacing, sync_folder
 from staging_tf1.sources.columns.files import HEADER_BYTES, Column, MappedArray, cannot_read
 from staging_tf1.sources.columns.manifest import FORMAT_VERSION, MANIFEST, Manifest, changes, is_own_file, manifest_in
 from staging_tf1.sources.files.os_errors import cure_of_writing
@@ -302,7 +302,7 @@ def writing(owner: str, path: str) -> Iterator[None]:
     except RecordFileError:
         raise
     except OSError as error:
-        problem = f"{error.strerror or error}{_free(path) if error.errno in NO_ROOM else ''}."
+        problem = f"{error.strerror or error}{free_text(os.path.dirname(path)) if error.errno in NO_ROOM else ''}."
         cure = cure_of_writing(error)
         blocked = _file_above(path)
         if blocked is not None:
@@ -321,12 +321,6 @@ def _file_above(path: str) -> str | None:
     while parent and not os.path.lexists(parent):
         parent = os.path.dirname(parent)
     return parent if parent and not os.path.isdir(parent) else None
-
-
-def _free(path: str) -> str:
-    with contextlib.suppress(OSError):
-        return f" ({shutil.disk_usage(os.path.dirname(path) or os.curdir).free >> 20} MiB are free)"
-    return ""
 
 
 def remove(path: str) -> Manifest | int | None:

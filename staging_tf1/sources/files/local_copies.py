@@ -33,10 +33,6 @@ class LocalCopies:
         # Not removed for others of this source. Each epoch reads all of them, so each would be copied in each epoch.
         self._own: set[str] = set()
 
-    def path_of(self, file: RemoteFile) -> str:
-        """Return the path of the copy, which need not exist."""
-        return os.path.join(self.folder, f"{file.local_name}-{file.size}-{file.stamp:014x}{_SUFFIX}")
-
     def copy(self, file: RemoteFile, delay_secs: float = SILENT_SECS) -> str | None:
         """Return the path of a copy, which is made if there is none; None if this source's own leave no room for it.
 
@@ -44,7 +40,7 @@ class LocalCopies:
         """
         import filelock  # 30 ms, for those who read remote files
 
-        path = self.path_of(file)
+        path = os.path.join(self.folder, f"{file.local_name}-{file.size}-{file.stamp:014x}{_SUFFIX}")
         try:
             os.makedirs(self.folder, exist_ok=True)
             with filelock.FileLock(os.path.join(self.folder, ".lock")):

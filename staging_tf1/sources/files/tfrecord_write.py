@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -53,7 +54,8 @@ def write_tfrecords(
 def _write_file(output: Output, name: str, records: Iterable[bytes], bar: Any) -> None:
     offsets = [0]
     with output.new_file(name) as temporary, open(temporary, "xb") as file:
-        for batch in _batched(records):
+        remaining = iter(records)
+        while batch := list(itertools.islice(remaining, _BATCH)):
             for frame in _frames(batch):
                 file.write(frame)
                 offsets.append(offsets[-1] + len(frame))
@@ -66,17 +68,6 @@ def _write_file(output: Output, name: str, records: Iterable[bytes], bar: Any) -
         save_index(
             RecordIndex(name, name, status.st_size, status.st_mtime_ns, np.array(offsets, np.int64), 0, False, path)
         )
-
-
-def _batched(records: Iterable[bytes]) -> Iterator[list[bytes]]:
-    batch: list[bytes] = []
-    for record in records:
-        batch.append(record)
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def _frames(records: list[bytes]) -> Iterator[bytes]:
