@@ -52,7 +52,8 @@ class TimedRuns(Handler):
 
     def _before(self, run: Run) -> None:
         began = self._begin([run.fetches, run.puts] if run.puts else run.fetches, run.feeds)
-        self.waiting.before_step(began)
+        if began >= self.waiting.due:
+            self.waiting.before_step(began)
         run.profile = profiled(run.plan.event, step=next(self._steps))
         run.profile.__enter__()
 

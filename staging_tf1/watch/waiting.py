@@ -31,6 +31,9 @@ class WaitMeter:
       session: the session.
       pipelines: the pipelines of its graph.
       reading: in lockstep, what the steps themselves have read for each tower of a pipeline.
+
+    Attributes:
+      due: when to measure next (perf_counter).
     """
 
     def __init__(
@@ -41,8 +44,7 @@ class WaitMeter:
         self._shares: dict[Sink, deque[float]] = {sink: deque(maxlen=_MOST) for _, _, sink in self._sinks}
         self._last: dict[Sink, GetFigures] = {}
         self._last_at = 0.0
-        # When to measure next (perf_counter).
-        self._due = 0.0 if self._sinks else math.inf
+        self.due = 0.0 if self._sinks else math.inf
         self._lock = threading.Lock()
 
     def shares(self, sink: Sink) -> tuple[float, ...]:
@@ -55,7 +57,7 @@ class WaitMeter:
         Args:
           now: the time (perf_counter).
         """
-        if now < self._due:
+        if now < self.due:
             return
         # Another thread that runs steps measures for all of them.
         if self._lock.acquire(blocking=False):
@@ -79,4 +81,4 @@ class WaitMeter:
             if last is not None and figures.batches > last.batches:
                 self._shares[sink].append(figures.waited_share(last, secs))
             self._last[sink] = figures
-        self._last_at, self._due = now, now + _EVERY_SECS
+        self._last_at, self.due = now, now + _EVERY_SECS
