@@ -6,7 +6,7 @@ import tensorflow as tf
 import tensorflow.contrib.graph_editor as ge
 from tensorflow.python.framework import op_def_library, op_def_registry, ops, tensor_shape, tensor_util
 from tensorflow.python.ops import math_ops, resource_variable_ops
-from tensorflow.python.training.tracking import graph_view
+from tensorflow.python.training.tracking import graph_view  # bad: STG120, as other names below
 
 graph = tf.get_default_graph()
 x = tf.constant([[1.0, 2.0]], name="x")
