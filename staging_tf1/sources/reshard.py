@@ -105,21 +105,23 @@ def completed(
     missing, later = {"file_versions"} - {*present}, [*_SINCE_LATER]
     if {*saved} >= _LAYOUT_KEYS:
         later.append(_EPOCHS)
-        if not _has_ended_partially(saved, positions):
+        if not _has_ended(saved, positions):
             missing.add(_EPOCHS)
     kept = {key: value for key, value in saved.items() if key not in missing}
     return {**{key: present[key] for key in later if key in present}, **kept}
 
 
-def _has_ended_partially(saved: Mapping[str, int | str], positions: Sequence[int]) -> bool:
+def _has_ended(saved: Mapping[str, int | str], positions: Sequence[int]) -> bool:
     layout = _layout_of(saved, len(positions), None)
     if layout is None or layout.epochs is None or not layout.across_epochs:
         return False
     _check_shards(layout)
-    return any(
-        schedule.has_partial and batches >= (schedule.num_batches or 0)
-        for schedule, batches in zip(map(layout.schedule, layout.own()), positions, strict=True)
-    )
+    for shard in range(layout.shards):
+        schedule, batches = layout.schedule(shard), positions[shard // layout.count]
+        # Other processes are presumed to be as far, but at the end if they have fewer batches.
+        if batches >= (schedule.num_batches or 0) and (schedule.has_partial or shard not in layout.own()):
+            return True
+    return False
 
 
 def order_of(fingerprint: Mapping[str, int | str]) -> dict[str, int | str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from slow import examples
 
@@ -119,6 +119,7 @@ def cases(draw: Any) -> tuple[Dealing, list[int], Dealing, int, int | None]:
 
 
 @settings(max_examples=examples(400))
+@example((Dealing(1, False, True, 0, 2, 3), [0, 0, 3], Dealing(1, False, False, 0, 1, 1), 17, 1), 1)
 @given(cases(), st.integers(0, 3))
 def test_it_is_what_counting_one_by_one_finds(
     case: tuple[Dealing, list[int], Dealing, int, int | None], more: int
