@@ -433,7 +433,6 @@ def _change_nn(module: ModuleType) -> None:
     _change_dropout(module)
 
 
-# The functions that change loaded modules, for all graphs of this process, by the full name of the module.
 def _change_rewrites(module: ModuleType) -> None:
     """Let a run not end the process at ``gamma * (x - mean) / tf.sqrt(variance + epsilon) + beta``.
 
@@ -451,12 +450,14 @@ def _change_rewrites(module: ModuleType) -> None:
         if isinstance(chosen, configs.ConfigProto):
             config = configs.ConfigProto()
             config.CopyFrom(chosen)
-            config.graph_options.rewrite_options.remapping = config.graph_options.rewrite_options.remapping or off
+            rewrites = config.graph_options.rewrite_options
+            rewrites.remapping = rewrites.remapping or off
         genuine(session, target, graph, config)
 
     wrap(module.__dict__["BaseSession"], "__init__", without_remapper)
 
 
+# The functions that change loaded modules, for all graphs of this process, by the full name of the module.
 CHANGES: dict[str, Callable[[ModuleType], None]] = {
     "tensorflow.python.client.session": _change_rewrites,
     "tensorflow.python.data.ops.dataset_ops": _change_iterators,
