@@ -23,7 +23,8 @@ BY_BATCHES = {"dealt": "batches"}
 DATA_SERVICE = "tf.data service"
 
 # Fingerprint entries that may differ while the common order stays the same.
-_LAYOUT_KEYS = {"batch_size", "drop_remainder", "across_epochs", "shard_index", "shard_count"}
+_SHARD_KEYS = {"shard_index", "shard_count"}
+_LAYOUT_KEYS = {"batch_size", "drop_remainder", "across_epochs", *_SHARD_KEYS}
 
 # The number of epochs, an entry only where the last one alone may end with a partial batch.
 _EPOCHS = "epochs"
@@ -99,29 +100,28 @@ def completed(
     """Return the saved fingerprint with the present value of what does not matter or earlier releases did not save.
 
     The number of epochs matters only at `positions` behind the partial batch at their end: with more epochs, it is a
-    full one.
+    full one. It also limits what other shards are presumed to have delivered.
     """
     # Files that are local now have no versions.
     missing, later = {"file_versions"} - {*present}, [*_SINCE_LATER]
     if {*saved} >= _LAYOUT_KEYS:
         later.append(_EPOCHS)
-        if not _has_ended(saved, positions):
+        is_same_shard = all(saved[key] == present.get(key) for key in _SHARD_KEYS)
+        if is_same_shard and not _has_ended_partially(saved, positions):
             missing.add(_EPOCHS)
     kept = {key: value for key, value in saved.items() if key not in missing}
     return {**{key: present[key] for key in later if key in present}, **kept}
 
 
-def _has_ended(saved: Mapping[str, int | str], positions: Sequence[int]) -> bool:
+def _has_ended_partially(saved: Mapping[str, int | str], positions: Sequence[int]) -> bool:
     layout = _layout_of(saved, len(positions), None)
     if layout is None or layout.epochs is None or not layout.across_epochs:
         return False
     _check_shards(layout)
-    for shard in range(layout.shards):
-        schedule, batches = layout.schedule(shard), positions[shard // layout.count]
-        # Other processes are presumed to be as far, but at the end if they have fewer batches.
-        if batches >= (schedule.num_batches or 0) and (schedule.has_partial or shard not in layout.own()):
-            return True
-    return False
+    return any(
+        schedule.has_partial and batches >= (schedule.num_batches or 0)
+        for schedule, batches in zip(map(layout.schedule, layout.own()), positions, strict=True)
+    )
 
 
 def order_of(fingerprint: Mapping[str, int | str]) -> dict[str, int | str]:
