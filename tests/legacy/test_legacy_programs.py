@@ -73,7 +73,10 @@ def loaded(legacy_run: Run, try_contrib: str) -> list[str]:
 
 @pytest.mark.parametrize("name", sorted(SAVED))
 def test_graphs_that_1_15_saved_go_on_as_there(loaded: list[str], name: str) -> None:
-    assert_same_numbers("\n".join(line for line in loaded if line.split()[0] == name), "\n".join(SAVED[name]))
+    # An offset before a batch normalization has a gradient of rounding errors only, which differ between processors.
+    least = 3e-4 if name.startswith("batch_norm") else 1e-6
+    printed = "\n".join(line for line in loaded if line.split()[0] == name)
+    assert_same_numbers(printed, "\n".join(SAVED[name]), least=least)
 
 
 # The others have random ops without a seed, which TensorFlow refuses with deterministic ops.
