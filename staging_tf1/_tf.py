@@ -16,8 +16,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.compat.v2.data import Dataset
 from tensorflow.core.protobuf.config_pb2 import CallableOptions
@@ -27,6 +28,9 @@ from tensorflow.python.eager import context as _context
 from tensorflow.python.framework import config as _config
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework.func_graph import FuncGraph
+from tensorflow.python.ops.ref_variable import RefVariable
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+from tensorflow.python.ops.session_ops import TensorHandle
 from tensorflow.python.profiler import trace as _trace
 from tensorflow.python.util import deprecation as _deprecation
 from tensorflow.python.util import tf_export as _tf_export
@@ -37,7 +41,7 @@ from staging_tf1.errors import StagingWarning, warn
 from staging_tf1.fork import refuse_if_forked
 
 # What other modules import from here that is not defined here.
-__all__ = ["Dataset", "FuncGraph", "tf"]
+__all__ = ["Dataset", "FuncGraph", "RefVariable", "ResourceVariable", "TensorHandle", "tf"]
 
 
 class _OwnDeprecations(logging.Filter):
@@ -409,6 +413,86 @@ def wrap_runs(wrapper: Callable[[Any, Any, Any, Callable[[], Any]], Any]) -> Non
 
     setattr(watched_run, _UNWATCHED, run)
     sessions.run, sessions.partial_run, sessions.make_callable = watched_run, watched_partial_run, watched_make_callable
+
+
+# TensorFlow 2.18 and later convert to a number in two steps, so a number out of range wraps as with numpy 1.
+as_feed_array = _session.numpy_compat.np_asarray if hasattr(_session, "numpy_compat") else np.asarray
+# Compares a Python number with what it becomes in the dtype of the tensor that it is fed to.
+converted_number = _session._convert_to_numpy_obj
+
+
+class ParsedFetches(NamedTuple):
+    """What `Session.run` makes of fetches."""
+
+    # TensorFlow's own; its `build_results` makes the result.
+    handler: Any
+    # In the form that the C API takes.
+    outputs: list[Any]
+    targets: list[Any]
+
+
+def parsed_fetches(session: Any, fetches: Any) -> ParsedFetches:
+    """Parse `fetches` as `Session.run` does for a run that feeds none of them."""
+    handler = _session._FetchHandler(session.graph, fetches, {})
+    outputs = [tensor._as_tf_output() for tensor in handler.fetches()]
+    return ParsedFetches(handler, outputs, [op._c_op for op in handler.targets()])
+
+
+def output_of(tensor: Any) -> Any:
+    """The key of `tensor` among the feeds of `run_parsed`."""
+    return tensor._as_tf_output()
+
+
+def has_handle_feeds(graph: Any) -> bool:
+    """Whether `graph` has placeholders for `tf.get_session_tensor`, whose values may have to change devices."""
+    return bool(graph._handle_feeders)
+
+
+def run_parsed(session: Any, parsed: ParsedFetches, feeds: dict[Any, Any], options: Any, run_metadata: Any) -> Any:
+    """Run what has been parsed, and raise the errors that `Session.run` raises.
+
+    Args:
+      session: the session.
+      parsed: its fetches.
+      feeds: arrays, by `output_of` their tensors.
+      options: a buffer of the C API, or None.
+      run_metadata: a buffer of the C API, or None.
+    """
+
+    def call() -> Any:
+        session._extend_graph()
+        return session._call_tf_sessionrun(options, feeds, parsed.outputs, parsed.targets, run_metadata)
+
+    return parsed.handler.build_results(session, session._do_call(call))
+
+
+def replaces_inner_run(session: Any) -> bool:
+    """Whether the class of `session` replaces the inner steps of `Session.run`."""
+    kind = type(session)
+    return any(getattr(kind, name) is not getattr(_session.BaseSession, name) for name in ("_do_run", "_do_call"))
+
+
+_INNER_RUN = "_staging_tf1_inner_run"
+
+
+def wrap_inner_runs(wrapper: Callable[..., Any]) -> None:
+    """Let `wrapper(run, session, fetches, feed_dict, options, run_metadata)` make the runs of every session.
+
+    `run(fetches, feed_dict, options, run_metadata)` is TensorFlow's own. What is patched is `_run` of the class, behind
+    all that may wrap `run`: debuggers, profilers, subclasses. A second call does nothing.
+    """
+    inner = _session.BaseSession._run
+    if hasattr(inner, _INNER_RUN):
+        return
+
+    @functools.wraps(inner)
+    def wrapped(self: Any, handle: Any, fetches: Any, feed_dict: Any, options: Any, run_metadata: Any) -> Any:
+        if handle is not None or self._closed:
+            return inner(self, handle, fetches, feed_dict, options, run_metadata)
+        return wrapper(functools.partial(inner, self, None), self, fetches, feed_dict, options, run_metadata)
+
+    setattr(wrapped, _INNER_RUN, inner)
+    _session.BaseSession._run = wrapped
 
 
 _RUNNER_THREAD = "QueueRunnerThread-"

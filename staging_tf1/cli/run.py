@@ -46,6 +46,11 @@ def make_parser() -> argparse.ArgumentParser:
         "which numpy 1 prints numbers",
     )
     parser.add_argument(
+        "--no-compile",
+        action="store_true",
+        help="let sess.run parse its fetches in each call, as TensorFlow does",
+    )
+    parser.add_argument(
         "--stall-secs",
         type=seconds(int(MOST_SECS)),
         metavar="SECONDS",
@@ -75,11 +80,11 @@ def main(argv: list[str]) -> int:
     if importlib.util.find_spec("tensorflow") is None:
         complain("staging-tf1 run", "TensorFlow is not installed: pip install tensorflow")
         return 2
-    old_names = not options.no_old_names
     settings = Settings(
         tuple(sorted(packages)),
         options.claim_version,
-        old_names,
+        old_names=not options.no_old_names,
+        compile_runs=not options.no_compile,
         stall_secs=options.stall_secs,
     )
     launch(program, settings)

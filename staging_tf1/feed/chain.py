@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from staging_tf1._tf import in_queue_runner
+from staging_tf1.feed.compiled_runs import compile_runs
 from staging_tf1.feed.pipeline import Pipeline, areas_taken, pipelines_of
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.dependencies import held_in, leaves_of, ops_of_run
@@ -297,4 +298,5 @@ def chain_of(session: Any) -> Chain:
     state = session_state_of(session)
     if state.chain is None:
         state.chain = Chain(session)
+        compile_runs(session)
     return state.chain

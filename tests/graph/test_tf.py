@@ -425,3 +425,60 @@ def test_trace_enabled_only_while_a_profiler_runs(tmp_path: Path) -> None:
     (path,) = tmp_path.rglob("*.xplane.pb")
     found = path.read_bytes()
     assert b"within" in found and b"before" not in found and b"after" not in found
+
+
+def test_inner_run_is_wrapped_once_and_parsed_fetches_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tensorflow.python.client.session import BaseSession
+
+    # Put back at the end.
+    monkeypatch.setattr(BaseSession, "_run", inspect.unwrap(BaseSession._run))
+    seen: list[Any] = []
+
+    def wrapper(run: Any, session: Any, fetches: Any, feed_dict: Any, options: Any, run_metadata: Any) -> Any:
+        seen.append((fetches, feed_dict, options))
+        return run(fetches, feed_dict, options, run_metadata)
+
+    _tf.wrap_inner_runs(wrapper)
+    _tf.wrap_inner_runs(wrapper)
+    x = tf.placeholder(tf.float32, [])
+    doubled, nothing = 2.0 * x, tf.no_op()
+    with tf.Session() as sess:
+        assert sess.run(doubled, {x: 2.0}) == 4.0
+        assert seen == [(doubled, {x: 2.0}, None)]
+        parsed = _tf.parsed_fetches(sess, [doubled, nothing])
+        assert len(parsed.outputs) == len(parsed.targets) == 1
+        assert parsed.handler.fetches() == [doubled]
+        assert _tf.run_parsed(sess, parsed, {_tf.output_of(x): np.float32(3)}, None, None) == [6.0, None]
+        with pytest.raises(tf.errors.InvalidArgumentError, match="must feed a value") as caught:
+            _tf.run_parsed(sess, parsed, {}, None, None)
+        assert caught.value.op is x.op
+        handle = sess.partial_run_setup([doubled], [x])
+        assert sess.partial_run(handle, doubled, {x: 1.0}) == 2.0
+        assert len(seen) == 1
+
+
+def test_session_whose_class_replaces_an_inner_run() -> None:
+    class Other(tf.Session):
+        def _do_run(self, *arguments: Any) -> Any:
+            return super()._do_run(*arguments)
+
+    assert _tf.replaces_inner_run(Other()) and not _tf.replaces_inner_run(tf.Session())
+
+
+def test_graph_handle_feeders(graph: Any) -> None:
+    value = tf.constant(1)
+    with tf.Session() as sess:
+        assert not _tf.has_handle_feeds(graph)
+        handle = sess.run(tf.get_session_handle(value))
+        tf.get_session_tensor(handle.handle, tf.int32)
+        assert isinstance(handle, _tf.TensorHandle)
+        assert _tf.has_handle_feeds(graph)
+
+
+def test_feeds_are_converted_as_tensorflow_does_it() -> None:
+    assert _tf.as_feed_array([1, 2], np.float32).dtype == np.float32
+    assert _tf.converted_number(np.int32, 3) == 3 and _tf.converted_number(np.int32, 2**40) != 2**40
+    assert [type(tf.get_variable(f"v{kind}", [], use_resource=kind)) for kind in (False, True)] == [
+        _tf.RefVariable,
+        _tf.ResourceVariable,
+    ]

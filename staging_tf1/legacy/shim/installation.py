@@ -39,7 +39,7 @@ _ESTIMATOR_HOOKS: dict[str, AfterLoad] = {
 _STALL_SECS = 60.0
 _OWN_TENSORFLOW = "staging_tf1._tf"
 _installed: Settings | None = None
-_observed = False  # whether the stall report has been put around runs
+_wrapped = False  # whether runs are compiled and watched
 _lending: tuple[Finder, Origin] | None = None
 
 
@@ -50,6 +50,7 @@ def install(
     claim_version: bool = False,
     old_names: bool = False,
     only: Iterable[str] = (),
+    compile_runs: bool = True,
     stall_secs: float | None = None,
 ) -> None:
     """Make ``import tensorflow`` mean TF1 in the user's own code, in loaded modules and in later imports.
@@ -67,6 +68,8 @@ def install(
       only: lend only these names of `tf` to user code and the packages: "estimator", "contrib", or both. Everything
         else stays as in TensorFlow 2, and v2 behaviour stays on. Keras 2 becomes `tf.keras` unless
         ``TF_USE_LEGACY_KERAS`` says otherwise, because Estimator needs it.
+      compile_runs: whether a `Session.run` with the same fetches as an earlier one does not parse them again, in every
+        session of the process. Values, errors and their texts stay the same. With ``only=`` it has no effect.
       stall_secs: seconds after which a run of any `tf.Session` that waits for an area, a queue or a barrier is logged,
         with the most likely cause and its fix; 0 disables the report. None uses the environment variable
         STAGING_TF1_STALL_SECS, or else 60. A run that computes is not reported.
@@ -89,7 +92,7 @@ def install(
     >>> legacy.install(only=["estimator"], packages=["easy_rec"])  # doctest: +SKIP
     """
     global _installed
-    wanted = _checked(packages, claim_version, old_names, only, stall_secs)
+    wanted = _checked(packages, claim_version, old_names, only, compile_runs, stall_secs)
     if _installed is not None:
         if _installed != wanted:
             raise RuntimeError(
@@ -103,7 +106,7 @@ def install(
     origin.admit(wanted.packages, wanted.only, wanted.old_names)
     finder.add({"tensorflow": lambda module: _two_faces(module, origin, wanted)})
     # If this is what imports TensorFlow, it is half imported itself when TensorFlow is loaded.
-    finder.add({_OWN_TENSORFLOW: lambda module: _observe_runs(wanted)})
+    finder.add({_OWN_TENSORFLOW: lambda module: _wrap_runs(wanted)})
     if wanted.only:
         return
     finder.add(graphs.CHANGES | keras_graphs.CHANGES)
@@ -129,7 +132,12 @@ def is_installed() -> bool:
 
 
 def _checked(
-    packages: Iterable[str], claim_version: bool, old_names: bool, only: Iterable[str], stall_secs: float | None
+    packages: Iterable[str],
+    claim_version: bool,
+    old_names: bool,
+    only: Iterable[str],
+    compile_runs: bool,
+    stall_secs: float | None,
 ) -> Settings:
     listed = names("install()", "packages", packages, "a list of package names, such as ['my_models']")
     lent = names("install()", "only", only, "a list of names of tf, such as ['estimator']")
@@ -138,6 +146,7 @@ def _checked(
         flag("install()", "claim_version", claim_version),
         flag("install()", "old_names", old_names),
         tuple(sorted(lent)),
+        flag("install()", "compile_runs", compile_runs),
         None if stall_secs is None else seconds("install()", "stall_secs", stall_secs),
     )
     if unknown := [name for name in wanted.only if name not in _LENDABLE]:
@@ -180,18 +189,22 @@ def _two_faces(module: ModuleType, origin: Origin, settings: Settings) -> None:
         if from_environment() is not None:
             find_devices()
     if _installed is settings and not _is_being_imported(_OWN_TENSORFLOW):
-        _observe_runs(settings)
+        _wrap_runs(settings)
 
 
 def _is_being_imported(name: str) -> bool:
     return bool(getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False))
 
 
-def _observe_runs(settings: Settings) -> None:
-    global _observed
-    if _observed:
+def _wrap_runs(settings: Settings) -> None:
+    global _wrapped
+    if _wrapped:
         return
-    _observed = True
+    _wrapped = True
+    if settings.compile_runs and not settings.only:
+        from staging_tf1.feed.compiled_runs import compile_all_runs
+
+        compile_all_runs()
     from staging_tf1.watch.program import watch_program
 
     say = _print_report if from_environment() is not None else _log_report

@@ -26,6 +26,7 @@ class Settings:
     claim_version: bool = False  # tf.__version__ is 1.15.5 for the program
     old_names: bool = True  # names that numpy and Python removed, such as np.object, are available
     only: tuple[str, ...] = ()  # the names of `tf` that programs see as in TF1; all, if there are none
+    compile_runs: bool = True  # runs with the same fetches as before do not parse them again
     stall_secs: float | None = None  # after which a run that waits is explained; None is the environment's, or 60
 
     def to_environment(self, environment: MutableMapping[str, str]) -> None:
@@ -44,6 +45,7 @@ def from_environment() -> Settings | None:
         claim_version=bool(stored["claim_version"]),
         stall_secs=stored.get("stall_secs"),
         old_names=bool(stored["old_names"]),
+        compile_runs=bool(stored["compile_runs"]),
     )
 
 

@@ -1,0 +1,187 @@
+"""Compiled runs: a run with the same fetches as an earlier one does not parse them again.
+
+`Session.run` parses its fetches and feeds in each call. In a small step this takes most of the time that is spent in
+Python. What it finds out depends on the fetched objects alone, so the next run can use it. Everything behind it stays
+the same: the executors, the errors and their texts. A callable of `CallableOptions` would save a little more, but has
+executors of its own: random numbers that are drawn in a `tf.function` would begin again.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from staging_tf1._tf import (
+    ParsedFetches,
+    RefVariable,
+    ResourceVariable,
+    TensorHandle,
+    as_feed_array,
+    converted_number,
+    has_handle_feeds,
+    output_of,
+    parsed_fetches,
+    replaces_inner_run,
+    run_parsed,
+    tf,
+    wrap_inner_runs,
+)
+
+# The attribute of a session.
+_RUNS = "_staging_tf1_compiled_runs"
+# A loop repeats a few sets of fetches. If there are more than this, each run has new ones, which are not worth keeping.
+_MOST = 1000
+_ELEMENTS = (tf.Tensor, tf.Operation, tf.SparseTensor, tf.IndexedSlices, tf.RaggedTensor)
+
+_all = False
+
+
+def compile_runs(session: Any) -> None:
+    """Compile the runs of `session`."""
+    wrap_inner_runs(_run)
+    _runs_of(session)
+
+
+def compile_all_runs() -> None:
+    """Compile the runs of every session of this process."""
+    global _all
+    _all = True
+    wrap_inner_runs(_run)
+
+
+def _runs_of(session: Any) -> _CompiledRuns:
+    runs: _CompiledRuns = vars(session).setdefault(_RUNS, _CompiledRuns())
+    return runs
+
+
+def _run(run: Callable[..., Any], session: Any, fetches: Any, feed_dict: Any, options: Any, run_metadata: Any) -> Any:
+    runs: _CompiledRuns | None = vars(session).get(_RUNS) or (_runs_of(session) if _all else None)
+    if runs is None:
+        return run(fetches, feed_dict, options, run_metadata)
+    try:
+        key = _key_of(fetches)
+        known = runs.by_key.get(key)
+        feeds = {} if known is None or not feed_dict else runs.feeds_of(feed_dict, session.graph, known.fetched)
+    except _Unusual:
+        return run(fetches, feed_dict, options, run_metadata)
+    if known is not None:
+        return run_parsed(session, known.parsed, feeds, options, run_metadata)
+    result = run(fetches, feed_dict, options, run_metadata)
+    runs.add(key, session, fetches)
+    return result
+
+
+class _Unusual(Exception):
+    """TensorFlow must parse these fetches or feeds: their kind is rare, or it has an error to raise."""
+
+
+class _Known(NamedTuple):
+    """A run that has been made before."""
+
+    parsed: ParsedFetches
+    # The ids of the fetched tensors.
+    fetched: frozenset[int]
+    # The fetched objects. Their ids are in the key.
+    held: list[Any]
+
+
+class _CompiledRuns:
+    """The compiled runs of one session.
+
+    Attributes:
+      by_key: the runs, by the identity of their fetches.
+    """
+
+    def __init__(self) -> None:
+        self.by_key: dict[Any, _Known] = {}
+        # By the id of a fed tensor: it, so that the id stays its own; its key among the feeds; its dtype in numpy.
+        self._fed: dict[int, tuple[Any, Any, Any]] = {}
+
+    def add(self, key: Any, session: Any, fetches: Any) -> None:
+        """Compile a run of `fetches`, which has succeeded."""
+        if replaces_inner_run(session):
+            return
+        held: list[Any] = []
+        # A copy: TensorFlow's handler refers to the keys of a dict, which the caller may change.
+        parsed = parsed_fetches(session, _copied(fetches, held))
+        # If there is nothing to run, TensorFlow does nothing.
+        if parsed.outputs or parsed.targets:
+            if len(self.by_key) >= _MOST:
+                self.by_key.clear()
+            self.by_key[key] = _Known(parsed, frozenset(map(id, parsed.handler.fetches())), held)
+
+    def feeds_of(self, feed_dict: Any, graph: Any, fetched: frozenset[int]) -> dict[Any, Any]:
+        """Return the arrays to feed, converted and checked as `Session.run` does it.
+
+        Raises:
+          _Unusual: a value does not fit, or is no array.
+        """
+        if feed_dict.__class__ is not dict or has_handle_feeds(graph):
+            raise _Unusual
+        feeds = {}
+        for tensor, value in feed_dict.items():
+            ident = id(tensor)
+            # What is fed and fetched is not run.
+            if ident in fetched or isinstance(value, (tf.Tensor, TensorHandle)):
+                raise _Unusual
+            _, output, dtype = self._fed.get(ident) or self._met(tensor, graph)
+            try:
+                fits = not isinstance(value, int) or converted_number(dtype, value) == value
+                # TensorFlow's function takes 15 us.
+                is_array = value.__class__ is np.ndarray and value.dtype == dtype
+                array = value if is_array else as_feed_array(value, dtype)
+            except Exception:
+                raise _Unusual from None
+            if not (fits and tensor.shape.is_compatible_with(array.shape) and graph.is_feedable(tensor)):
+                raise _Unusual
+            feeds[output] = array
+        return feeds
+
+    def _met(self, tensor: Any, graph: Any) -> tuple[Any, Any, Any]:
+        if not isinstance(tensor, tf.Tensor) or tensor.graph is not graph:
+            raise _Unusual
+        if len(self._fed) >= _MOST:
+            self._fed.clear()
+        fed = self._fed[id(tensor)] = (tensor, output_of(tensor), tensor.dtype.as_numpy_dtype)
+        return fed
+
+
+def _key_of(fetches: Any) -> Any:
+    """The identity of fetches of the usual kinds.
+
+    Raises:
+      _Unusual: there are others.
+    """
+    kind = fetches.__class__
+    if kind is list or kind is tuple:
+        return kind, *[_key_of(fetch) for fetch in fetches]
+    if kind is dict:
+        return kind, tuple(fetches), *[_key_of(fetch) for fetch in fetches.values()]
+    if kind is str:
+        return fetches
+    if _is_element(kind):
+        return id(fetches)
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return kind, *[_key_of(fetch) for fetch in fetches]
+    raise _Unusual
+
+
+@functools.lru_cache(maxsize=1000)
+def _is_element(kind: type[Any]) -> bool:
+    # An object of another kind may stand for another tensor each time.
+    return issubclass(kind, _ELEMENTS) or kind in (RefVariable, ResourceVariable)
+
+
+def _copied(fetches: Any, held: list[Any]) -> Any:
+    """Copy the containers in `fetches`, and append the elements to `held`."""
+    kind = fetches.__class__
+    if kind is dict:
+        return {name: _copied(fetch, held) for name, fetch in fetches.items()}
+    if not issubclass(kind, (list, tuple)):
+        held.append(fetches)
+        return fetches
+    copies = [_copied(fetch, held) for fetch in fetches]
+    return kind(*copies) if hasattr(kind, "_fields") else kind(copies)
