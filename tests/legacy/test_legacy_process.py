@@ -96,6 +96,20 @@ def test_old_names_can_be_switched_off(staging_run: Run, tmp_path: Any) -> None:
     assert staging_run("--no-old-names", program).stdout == "False\n"
 
 
+def test_compiled_runs_can_be_switched_off(staging_run: Run, tmp_path: Any) -> None:
+    program = tmp_path / "loop.py"
+    program.write_text(
+        "import tensorflow as tf\n"
+        "x = tf.placeholder(tf.float32, [])\n"
+        "y = x + 1.0\n"
+        "with tf.Session() as sess:\n"
+        "    print([float(sess.run(y, {x: step})) for step in range(3)])\n"
+        "    print([name for name in vars(sess) if 'compiled' in name])\n"
+    )
+    assert staging_run(program).stdout == "[1.0, 2.0, 3.0]\n['_staging_tf1_compiled_runs']\n"
+    assert staging_run("--no-compile", program).stdout == "[1.0, 2.0, 3.0]\n[]\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -158,6 +172,7 @@ def test_settings_survive_the_environment() -> None:
         "claim_version": True,
         "old_names": False,
         "only": [],
+        "compile_runs": True,
         "stall_secs": None,
     }
 

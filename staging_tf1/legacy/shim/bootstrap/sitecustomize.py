@@ -33,6 +33,7 @@ def _install():
             packages=inherited.packages,
             claim_version=inherited.claim_version,
             old_names=inherited.old_names,
+            compile_runs=inherited.compile_runs,
             stall_secs=inherited.stall_secs,
         )
 
