@@ -21,11 +21,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.compat.v2.data import Dataset
+from tensorflow.core.framework.dataset_options_pb2 import Options as _DatasetOptions
 from tensorflow.core.protobuf.config_pb2 import CallableOptions
 from tensorflow.python import pywrap_tfe as _pywrap_tfe
 from tensorflow.python.client import session as _session
 from tensorflow.python.eager import context as _context
 from tensorflow.python.framework import config as _config
+from tensorflow.python.framework import op_def_registry as _op_def_registry
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops.ref_variable import RefVariable
@@ -270,6 +272,21 @@ def function_def(graph: Any, name: str) -> Any | None:
     """
     function = graph._get_function(name)
     return None if function is None else function.definition
+
+
+def is_stateful(kind: str) -> bool:
+    """Whether TensorFlow calls ops of this type stateful: they keep, read or draw something, or have an effect."""
+    definition = _op_def_registry.get(kind)
+    return definition is not None and bool(definition.is_stateful)
+
+
+def allows_any_order(node: Any) -> bool:
+    """Whether a NodeDef makes a dataset whose elements come in the order in which threads complete them."""
+    nothing = tf.AttrValue()
+    if node.op == "OptionsDataset":
+        options = _DatasetOptions.FromString(node.attr.get("serialized_options", nothing).s)
+        return options.WhichOneof("optional_deterministic") is not None and not options.deterministic
+    return bool(node.attr.get("deterministic", nothing).s == b"false" or node.attr.get("sloppy", nothing).b)
 
 
 def has_default_graph() -> bool:

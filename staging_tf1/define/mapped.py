@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from staging_tf1._tf import tf
@@ -12,23 +12,51 @@ from staging_tf1.arguments import refuse
 from staging_tf1.define import specs
 from staging_tf1.errors import BuildError, SpecError
 from staging_tf1.feed.pipeline import Input, Mapped
+from staging_tf1.graph.callsite import site_of_names
 from staging_tf1.graph.dependencies import ancestors
+from staging_tf1.graph.pure_ops import impurities
 from staging_tf1.spec import component_name, flatten_with_paths
 
 _EXPECTED = "a function map_fn(batch) or map_fn(batch, seed) of the tensors of one batch"
 
-# What a batch must not depend on: by the op that `map_fn` captures.
-_READS = {
-    **dict.fromkeys(("VarHandleOp", "Variable", "VariableV2"), "variable"),
-    **dict.fromkeys(("Placeholder", "PlaceholderWithDefault"), "placeholder"),
-    **dict.fromkeys(("IteratorGetNext", "Unstage", "MapUnstage", "OrderedMapUnstage"), "input"),
-    **dict.fromkeys(("QueueDequeueV2", "QueueDequeueManyV2", "QueueDequeueUpToV2"), "input"),
-}
-_CURES = {
-    "input": "A batch has one number in one source, for a resume. Join sources with staging.sources.zip_records.",
-    "placeholder": "Nothing feeds it while batches are made. Use a constant, or make it a component of the batch.",
-    "variable": "A batch is made steps ahead, so it would depend on timing. Use the variable in the step, on the "
-    "staged tensors.",
+# What it must not use, and what to do instead, by the kind of the op. If there are several, the first is named.
+_REFUSED = {
+    "input": (
+        "reads the input '{name}'",
+        "A batch has one number in one source, for a resume. Join sources with staging.sources.zip_records.",
+    ),
+    "python": (
+        "reads '{name}', the result of a Python function",
+        "It is called anew for each batch, steps ahead and in no fixed order. Call it in map_fn on tensors of the "
+        "batch, or in the transform of the source.",
+    ),
+    "placeholder": (
+        "reads the placeholder '{name}'",
+        "Nothing feeds it while batches are made. Use a constant, or make it a component of the batch.",
+    ),
+    "variable": (
+        "reads the variable '{name}'",
+        "A batch is made steps ahead, so it would depend on timing. Use the variable in the step, on the staged "
+        "tensors.",
+    ),
+    "random": (
+        "uses {op} ('{name}'), whose numbers depend on timing",
+        "Let it take an argument `seed`, and use ops such as tf.random.stateless_uniform(shape, seed) or TensorFlow "
+        "2's tf.image.stateless_random_flip_left_right(images, seed).",
+    ),
+    "shuffle": (
+        "uses {op} ('{name}') without a seed, so its order is another in each run",
+        "Pass seed= to shuffle().",
+    ),
+    "order": (
+        "uses {op} ('{name}'), whose order depends on timing",
+        "Leave out deterministic=False.",
+    ),
+    "state": (
+        "uses {op} ('{name}'), which may give something else in each run",
+        "A resume must make the same batch again. Use the op in the step, on the staged tensors, or do it in the "
+        "transform of the source.",
+    ),
 }
 
 
@@ -94,7 +122,7 @@ def _takes_seed(map_fn: Callable[..., Any], caller: str) -> bool:
 
 def _traced(map_fn: Callable[..., Any], components: Any, takes_seed: bool, owner: str) -> Any:
     def no_variable(_: Any, **options: Any) -> Any:
-        raise BuildError(f"{owner} makes the variable '{options.get('name')}'. {_CURES['variable']}")
+        raise BuildError(f"{owner} makes the variable '{options.get('name')}'. {_REFUSED['variable'][1]}")
 
     def call(batch: Any, *seed: Any) -> Any:
         with tf.variable_creator_scope(no_variable):
@@ -110,25 +138,18 @@ def _traced(map_fn: Callable[..., Any], components: Any, takes_seed: bool, owner
 
 def _check(function: Any, owner: str) -> None:
     """Raise BuildError if the batches of a traced function would depend on more than its arguments."""
-    # In the order of `_CURES`: what takes from another input also reads its variables.
-    reads = [(_READS[op.type], op.name) for op in ancestors(function.captured_inputs) if op.type in _READS]
-    for kind, name in sorted(reads, key=lambda read: list(_CURES).index(read[0])):
-        raise BuildError(f"{owner} reads the {kind} '{name}'. {_CURES[kind]}")
-    for node in _nodes(function.graph):
-        if "seed2" in node.attr:
-            raise BuildError(
-                f"{owner} uses {node.op} ('{node.name}'), whose numbers depend on timing. Let it take an argument "
-                f"`seed`, and use ops such as tf.random.stateless_uniform(shape, seed) or TensorFlow 2's "
-                f"tf.image.stateless_random_flip_left_right(images, seed)."
-            )
-
-
-def _nodes(graph: Any) -> Iterator[Any]:
-    """Yield all ops of a function, and those of the loops and branches in it."""
-    definition = graph.as_graph_def()
-    yield from definition.node
-    for function in definition.library.function:
-        yield from function.node_def
+    graph, outside = function.graph, tf.get_default_graph()
+    arguments = {tensor.op for tensor in graph.inputs}
+    found = [
+        *impurities(graph, (op for op in graph.get_operations() if op not in arguments), in_function=True),
+        *impurities(outside, ancestors(function.captured_inputs), in_function=False),
+    ]
+    if found:
+        first = min(found, key=lambda each: list(_REFUSED).index(each.kind))
+        what, cure = (text.format(op=first.op, name=first.name) for text in _REFUSED[first.kind])
+        site = site_of_names(first.graph, {first.name})
+        made = "" if site is None else f", made at {site}"
+        raise BuildError(f"{owner} {what}. {cure} (op type {first.op}{made})")
 
 
 def _specs_of(outputs: Any, owner: str) -> Any:

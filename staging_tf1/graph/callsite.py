@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from staging_tf1._tf import PACKAGE, TENSORFLOW, op_stack, original_stack
+from staging_tf1._tf import PACKAGE, TENSORFLOW, op_stack, original_stack, with_inner_graphs
 
 # The frames of contextlib are between a `with` statement and our generator.
 _NOT_THE_USER = (PACKAGE, TENSORFLOW, contextlib.__file__)
@@ -66,6 +66,12 @@ def site_of_op(op: Any) -> CallSite | None:
     """The innermost frame of the user's program in which `op` was made; None if there is none."""
     users = [frame for frame in op_stack(op) if is_users(frame[0])]
     return CallSite(*users[-1]) if users else None
+
+
+def site_of_names(graph: Any, names: Container[str]) -> CallSite | None:
+    """The line that made the one op with these names in a graph or its inner ones; None if unknown or several."""
+    made = [op for each in with_inner_graphs(graph) for op in each.get_operations() if op.name in names]
+    return site_of_op(made[0]) if len(made) == 1 else None
 
 
 def _frames_inside_out() -> Iterator[tuple[str, int, str]]:

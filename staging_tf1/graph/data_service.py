@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from staging_tf1._tf import function_def, tf
-from staging_tf1.graph.dependencies import ancestors, functions_of
+from staging_tf1._tf import tf
+from staging_tf1.graph.dependencies import ancestors, bodies_of
 
 # The ops that read from the service: DataServiceDataset, DataServiceDatasetV2 to V4.
 _READING = "DataServiceDataset"
@@ -36,7 +36,6 @@ def service_behind(op: Any) -> str:
 def _find(ops: Iterable[Any]) -> str:
     """Go from `ops` up to the datasets that they are made of. Datasets are variants."""
     pending, seen = list(ops), set()
-    functions: set[str] = set()
     while pending:
         op = pending.pop()
         if op in seen:
@@ -45,21 +44,7 @@ def _find(ops: Iterable[Any]) -> str:
         if op.type.startswith(_READING):
             address = tf.get_static_value(op.inputs[_ADDRESS])
             return "a tf.data service" if address is None else f"the tf.data service at {address.item().decode()}"
-        if _calls_reading(op.graph, op.node_def, functions):
+        if any(node.op.startswith(_READING) for body in bodies_of(op.graph, [op.node_def]) for node in body):
             return "a tf.data service"
         pending.extend(tensor.op for tensor in op.inputs if tensor.dtype.base_dtype == tf.variant)
     return ""
-
-
-def _calls_reading(graph: Any, node: Any, seen: set[str]) -> bool:
-    """Whether a function that the NodeDef calls reads from the service. `seen` are those that do not."""
-    for name in (*functions_of(node), node.op):
-        if name in seen:
-            continue
-        seen.add(name)
-        # An op of TensorFlow has no definition in the library; a function that is called like an op has one.
-        function = function_def(graph, name)
-        for inner in function.node_def if function is not None else ():
-            if inner.op.startswith(_READING) or _calls_reading(graph, inner, seen):
-                return True
-    return False

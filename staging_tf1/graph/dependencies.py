@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import lru_cache
 from typing import Any
 
-from staging_tf1._tf import tf
+from staging_tf1._tf import function_def, tf
 from staging_tf1.graph.state import counted_state_of
 
 # Ops that raise OutOfRangeError at the end of the data.
@@ -26,8 +26,11 @@ _CALLING_OPS = _CHOOSING_OPS | {"While", "StatelessWhile", "PartitionedCall", "S
 OUTPUT = "Identity"
 
 
-def ancestors(elements: Iterable[Any], fed: Collection[str] = ()) -> Iterator[Any]:
-    """The ops of `elements` (tensors or ops) and all that they depend on, up to the tensors named in `fed`."""
+def ancestors(elements: Iterable[Any], fed: Collection[str] = (), *, controls: bool = True) -> Iterator[Any]:
+    """The ops of `elements` (tensors or ops) and all that they depend on, up to the tensors named in `fed`.
+
+    Without `controls`, only those are followed whose outputs they use.
+    """
     pending = [x if isinstance(x, tf.Operation) else x.op for x in elements if x.name not in fed]
     seen: set[str] = set()
     while pending:
@@ -37,7 +40,8 @@ def ancestors(elements: Iterable[Any], fed: Collection[str] = ()) -> Iterator[An
         seen.add(op.name)
         yield op
         pending.extend(tensor.op for tensor in op.inputs if tensor.name not in fed)
-        pending.extend(op.control_inputs)
+        if controls:
+            pending.extend(op.control_inputs)
 
 
 def elements_of(graph: Any, fetches: Any) -> list[Any]:
@@ -135,6 +139,20 @@ def functions_of(node: Any) -> Iterator[str]:
     """The names of the functions in the attributes of a NodeDef."""
     for value in node.attr.values():
         yield from (function.name for function in [value.func, *value.list.func] if function.name)
+
+
+def bodies_of(graph: Any, nodes: Iterable[Any]) -> Iterator[list[Any]]:
+    """Yield some NodeDefs of a graph as one list, and then those of each function that they call, directly or not."""
+    pending = [list(nodes)]
+    seen: set[str] = set()
+    while pending:
+        body = pending.pop()
+        yield body
+        # A function can also be called like an op: by a node of its name.
+        names = dict.fromkeys(name for node in body for name in (*functions_of(node), node.op) if name not in seen)
+        seen.update(names)
+        functions = [function_def(graph, name) for name in names]
+        pending += [list(function.node_def) for function in functions if function is not None]
 
 
 def cut_before(put: Any, values: Sequence[Any]) -> list[Any]:

@@ -118,6 +118,24 @@ def test_graph_get_function_and_its_definition(graph: Any) -> None:
     assert _tf.function_def(graph, "unknown") is None
 
 
+def test_op_def_registry_says_what_is_stateful() -> None:
+    stateful = {"PyFunc": True, "FIFOQueueV2": True, "Timestamp": True, "AddV2": False, "no op": False}
+    assert {name: _tf.is_stateful(name) for name in stateful} == stateful
+
+
+def test_datasets_say_whether_their_order_is_fixed(graph: Any) -> None:
+    for deterministic in (None, True, False):
+        options = tf.data.Options()
+        if deterministic is not None:
+            options.deterministic = deterministic
+        numbers = tf2.data.Dataset.range(3)
+        mapped = numbers.map(lambda x: x, num_parallel_calls=2, deterministic=deterministic)
+        for dataset in (mapped, numbers.with_options(options)):
+            node = tf.data.experimental.to_variant(dataset).op.node_def
+            assert _tf.allows_any_order(node) is (deterministic is False), node
+    assert not _tf.allows_any_order(tf.no_op().node_def)
+
+
 def test_operation_set_device(graph: Any) -> None:
     with tf.device("/job:ps"), tf.device("/cpu:1"):
         assert _tf.scope_device() == "/job:ps/device:CPU:1"

@@ -1,0 +1,71 @@
+"""`pure_ops`: all ops that TensorFlow has are either known to be pure, or refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tensorflow.compat.v1 as tf
+from tensorflow.core.framework import op_def_pb2
+from tensorflow.python.client import pywrap_tf_session
+from tensorflow.python.framework import op_def_registry
+
+from staging_tf1.graph import pure_ops
+from staging_tf1.graph.pure_ops import PURE
+
+_LIST = op_def_pb2.OpList.FromString(pywrap_tf_session.TF_GetBuffer(pywrap_tf_session.TF_GetAllOpList()))
+OPS = {op.name: op for op in _LIST.op}
+# What the user writes in map_fn is asked about elsewhere: Python functions, and shuffles with a seed.
+KNOWN = PURE | {"PyFunc", "EagerPyFunc"}
+# Stateless, and deterministic: the seed is an input, or unused.
+SEEDED = {"ComputeAccidentalHits", "KMC2ChainInitialization", "KmeansPlusPlusInitialization", "RandomIndexShuffle"}
+SEEDED |= {"SnapshotDataset"}
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of an op with the default values of its attributes."""
+    node = tf.NodeDef(name="op", op=name)
+    for attr in OPS[name].attr:
+        node.attr[attr.name].CopyFrom(attr.default_value)
+    return pure_ops._kind(node, {"op": node}, in_function=True)
+
+
+def test_each_stateful_op_is_on_the_list_or_refused() -> None:
+    stateful = {name for name, op in OPS.items() if op.is_stateful}
+    assert len(stateful) > 400
+    allowed = {name for name in stateful if not kind_of(name)}
+    assert allowed - KNOWN == set()
+    # Shuffles without a seed are refused.
+    assert {kind_of(name) for name in KNOWN & stateful} <= {"", "shuffle"}
+
+
+def test_the_list_has_only_ops_that_tensorflow_has() -> None:
+    assert [name for name in PURE if op_def_registry.get(name) is None] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    {
+        "variable": "VarHandleOp Variable VariableV2",
+        "input": "FIFOQueueV2 QueueDequeueV2 PriorityQueue RandomShuffleQueueV2 IteratorGetNext IteratorV2 "
+        "OneShotIterator AnonymousIteratorV3 ReaderReadV2 TextLineReaderV2 WholeFileReader Unstage StagePeek "
+        "MapUnstage OrderedMapUnstageNoKey ResourceAccumulatorTakeGradient ConditionalAccumulator Barrier RecordInput "
+        "GetSessionTensor",
+        "random": "RandomUniform RandomShuffle RandomCrop Multinomial TruncatedNormal SampleDistortedBoundingBoxV2 "
+        "LogUniformCandidateSampler RandomDataset NonDeterministicInts FractionalMaxPool",
+        "state": "Timestamp MutableHashTableV2 MutableDenseHashTableV2 AnonymousMutableHashTable LookupTableInsertV2 "
+        "ReadVariableOp AssignAddVariableOp TemporaryVariable RngReadAndSkip Empty MutexV2 WriteSummary SqlDataset",
+        "": "LookupTableFindV2 StatefulPartitionedCall DecodeJpeg ReadFile StatelessRandomUniformV2 ParseExampleV2",
+    }.items(),
+)
+def test_kinds(kind: str, names: str) -> None:
+    assert {name: kind_of(name) for name in names.split()} == dict.fromkeys(names.split(), kind)
+
+
+def test_each_stateless_op_with_a_seed_is_known() -> None:
+    def is_seeded(op: Any) -> bool:
+        return any("seed" in each.name for each in [*op.input_arg, *op.attr])
+
+    seeded = {name for name, op in OPS.items() if not op.is_stateful and is_seeded(op) and not kind_of(name)}
+    other = {name for name in seeded if not name.startswith(("Stateless", "CudnnRNN", "Shuffle"))}
+    assert other - SEEDED == set()
