@@ -13,7 +13,7 @@ from staging_tf1.define import specs
 from staging_tf1.errors import BuildError, SpecError
 from staging_tf1.feed.pipeline import Input, Mapped
 from staging_tf1.graph.callsite import site_of_names
-from staging_tf1.graph.dependencies import ancestors
+from staging_tf1.graph.dependencies import ancestors, calls_python
 from staging_tf1.graph.pure_ops import impurities
 from staging_tf1.spec import component_name, flatten_with_paths
 
@@ -91,7 +91,8 @@ def mapped(inputs: Sequence[Input], map_fn: Any, caller: str) -> list[Input]:
             function = _traced(map_fn, entry.components, takes_seed, owner)
             traced.append((entry.components, function))
         given = _specs_of(function.structured_outputs, owner)
-        results.append(Input(given, given, entry.source, entry.spec, mapped=Mapped(entry, function, takes_seed, name)))
+        made = Mapped(entry, function, takes_seed, name, _copied(function))
+        results.append(Input(given, given, entry.source, entry.spec, mapped=made))
     return results
 
 
@@ -150,6 +151,11 @@ def _check(function: Any, owner: str) -> None:
         site = site_of_names(first.graph, {first.name})
         made = "" if site is None else f", made at {site}"
         raise BuildError(f"{owner} {what}. {cure} (op type {first.op}{made})")
+
+
+def _copied(function: Any) -> tuple[bool, ...]:
+    outside = any(map(calls_python, function.captured_inputs))
+    return tuple(outside or calls_python(output) for output in function.outputs)
 
 
 def _specs_of(outputs: Any, owner: str) -> Any:

@@ -67,6 +67,8 @@ class Mapped(NamedTuple):
     takes_seed: bool
     # Its name and the line of its definition, for messages.
     name: str
+    # For each tensor that it returns, whether it may be memory of a Python function, and is copied.
+    copied: tuple[bool, ...]
 
 
 # By identity: the inputs may hold tensors.

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from staging_tf1._tf import fast_callable, tf, with_inner_graphs
+from staging_tf1._tf import fast_callable, tf
 from staging_tf1.feed.pipeline import MapOps, Mapped, Producer
-from staging_tf1.graph.callsite import site_of_op
+from staging_tf1.graph.callsite import site_of_names
 from staging_tf1.sources import Source
+from staging_tf1.sources.aligned import aligned_copy
 from staging_tf1.spec import flatten
+from staging_tf1.spec.arrays import as_numpy_dtype
 
 
 class Prepared(NamedTuple):
@@ -68,6 +70,7 @@ class _BatchMap:
         assert mapped is not None
         self._name, self._mapped, self._ops, self._session = producer.name, mapped, ops, session
         self._seeds = None if ops.seed is None else _seeds_of(producer.source)
+        self._dtypes = [as_numpy_dtype(tensor.dtype) for tensor in ops.outputs]
         self._call: Callable[..., Any] | None = None
         # Held while the callable is made.
         self._making = threading.Lock()
@@ -76,13 +79,13 @@ class _BatchMap:
         call = self._call or self._make()
         seed = [] if self._seeds is None else [np.array(self._seeds(number), np.int64)]
         try:
-            # TensorFlow's own memory, which it reads in place when it is fed.
-            return list(call(*arrays, *seed))
+            results = call(*arrays, *seed)
         except tf.errors.CancelledError:
             raise
         except tf.errors.OpError as error:
             text = f"'{self._name}': map_fn {self._mapped.name} failed for batch {number}{_where(error, self._mapped)}"
             raise type(error)(error.node_def, error.op, f"{text}: {error.message}") from error
+        return [_to_feed(*each) for each in zip(results, self._dtypes, self._mapped.copied, strict=True)]
 
     def _make(self) -> Callable[..., Any]:
         ops = self._ops
@@ -93,6 +96,19 @@ class _BatchMap:
                     self._session, feeds=feeds, targets=(), fetches=ops.outputs, in_caller_thread=True
                 )
             return self._call
+
+
+def _to_feed(result: Any, dtype: np.dtype[Any], copied: bool) -> np.ndarray[Any, Any]:
+    """Return the array to feed for a fetched tensor.
+
+    It is TensorFlow's own memory, which is read in place when it is fed, unless a Python function has returned it:
+    TensorFlow uses aligned arrays of the program in place, and the program may write to them again.
+    """
+    # A scalar is fetched as a number or as bytes, and quantized numbers as plain integers.
+    array = np.asarray(result, object if dtype.hasobject else None)
+    if array.dtype != dtype:
+        array = array.view(dtype)
+    return aligned_copy(array) if copied and not dtype.hasobject else array
 
 
 def _seeds_of(source: Any) -> Callable[[int], tuple[int, int]]:
@@ -107,7 +123,5 @@ def _where(error: tf.errors.OpError, mapped: Mapped) -> str:
     """Return the user's line that has made the op that failed; nothing if the op is unknown, or one of several."""
     # TensorFlow puts the name of a call before those of the ops that it has moved out of the function.
     named = {name.rpartition("PartitionedCall/")[2] for name in re.findall(r"{{node ([^}]+)}}", error.message)}
-    ops = [op for graph in with_inner_graphs(mapped.function.graph) for op in graph.get_operations()]
-    made = [op for op in ops if op.name in named]
-    site = site_of_op(made[0]) if len(made) == 1 else None
+    site = site_of_names(mapped.function.graph, named)
     return "" if site is None else f", at {site}"

@@ -155,6 +155,12 @@ def bodies_of(graph: Any, nodes: Iterable[Any]) -> Iterator[list[Any]]:
         pending += [list(function.node_def) for function in functions if function is not None]
 
 
+def calls_python(tensor: Any) -> bool:
+    """Whether `tensor` is made of what a Python function returns, and so may be memory that the function still has."""
+    bodies = bodies_of(tensor.graph, [op.node_def for op in ancestors([tensor], controls=False)])
+    return any(node.op in PYTHON_OPS for body in bodies for node in body)
+
+
 def cut_before(put: Any, values: Sequence[Any]) -> list[Any]:
     """The tensors to compute first and then feed, so that `put` cannot meet the end of the data.
 
