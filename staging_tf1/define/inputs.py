@@ -21,7 +21,7 @@ from staging_tf1.graph.data_service import service_of
 from staging_tf1.graph.position import Fingerprint
 from staging_tf1.sources import GeneratorSource, Source, StreamSource
 from staging_tf1.sources.coerce import check_spec, source_from
-from staging_tf1.sources.reshard import BY_BATCHES, DATA_SERVICE
+from staging_tf1.sources.reshard import BY_BATCHES, DATA_SERVICE, MAP_SEED
 from staging_tf1.sources.spans import end_of, next_kept
 from staging_tf1.spec import component_name, flatten_with_paths, refuse_endless
 from staging_tf1.spec.arrays import as_array, describe
@@ -62,8 +62,23 @@ def with_inputs(plan: Plan, values: Any, declared: Any, map_fn: Any, cast: Any) 
     ]
     if map_fn is not None:
         inputs = mapped(inputs, map_fn, plan.caller)
+        plan = _with_seed_of_map(plan, inputs[0])
     inputs = [_with_components(entry, specs.with_casts(entry.components, cast, plan.caller)) for entry in inputs]
     return replace(plan, inputs=tuple(inputs))
+
+
+def _with_seed_of_map(plan: Plan, entry: Input) -> Plan:
+    """Return the plan with the seed that its `map_fn` takes in the fingerprint, which may have it as that of the order.
+
+    Workers with sources of their own have seeds of their own.
+    """
+    source, fingerprint = entry.source, plan.fingerprint
+    takes_seed = entry.mapped is not None and entry.mapped.takes_seed
+    if not takes_seed or plan.towers.own_inputs or fingerprint is None or not isinstance(source, Source):
+        return plan
+    if source.seed is None or fingerprint.get("seed") == source.seed:
+        return plan
+    return replace(plan, fingerprint={**fingerprint, MAP_SEED: source.seed})
 
 
 def _with_components(entry: Input, components: Any) -> Input:

@@ -32,8 +32,11 @@ _EPOCHS = "epochs"
 # Entries that say which batches and records are left out. The others keep their places, so positions stay valid.
 LEFT_OUT = ("skip", "without")
 
+# The seed that a `map_fn` takes, an entry only where the order of the records does not depend on it.
+MAP_SEED = "map_fn_seed"
+
 # Entries that the fingerprints of earlier releases lack.
-_SINCE_LATER = ("file_list", "file_versions")
+_SINCE_LATER = ("file_list", "file_versions", MAP_SEED)
 
 # More shards than any cluster has processes.
 _MOST_SHARDS = 1 << 16
@@ -102,8 +105,8 @@ def completed(
     The number of epochs matters only at `positions` behind the partial batch at their end: with more epochs, it is a
     full one. It also limits what other shards are presumed to have delivered.
     """
-    # Files that are local now have no versions.
-    missing, later = {"file_versions"} - {*present}, [*_SINCE_LATER]
+    # Files that are local now have no versions, and another map_fn may take no seed.
+    missing, later = {"file_versions", MAP_SEED} - {*present}, [*_SINCE_LATER]
     if {*saved} >= _LAYOUT_KEYS:
         later.append(_EPOCHS)
         is_same_shard = all(saved[key] == present.get(key) for key in _SHARD_KEYS)

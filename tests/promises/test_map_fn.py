@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from itertools import product
@@ -12,13 +13,14 @@ import numpy as np
 import pytest
 import tensorflow as tf2
 import tensorflow.compat.v1 as tf
+from recorded import variables_in, write_checkpoint
 from resuming import TOWERS, Counting, resumed_steps
 from slow import some_of
 from tensorflow.python.framework import function
 
 import staging_tf1 as staging
 from staging_tf1 import sources
-from staging_tf1.errors import BuildError, SourceError, SpecError
+from staging_tf1.errors import BuildError, ResumeError, SourceError, SpecError
 from staging_tf1.sources import ArraySource, GeneratorSource, MapSource
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
@@ -183,6 +185,58 @@ def test_the_seed_that_was_drawn_is_that_of_the_checkpoint(tmp_path: Path) -> No
     steps = [resumed_steps(tmp_path, source(), 3, map_fn=seeds) for _ in range(2)]
     got = [step[0] for part in steps for step in part]
     assert len({seed for seed, _ in got}) == 1 and [number for _, number in got] == [*range(6)]
+
+
+def seeds_of(batch: Any, seed: Any) -> Any:
+    return seed
+
+
+UNSHUFFLED: dict[str, Callable[..., Any]] = {
+    "arrays": partial(ArraySource, NUMBERS, batch_size=2),
+    "one by one": partial(MapSource, list(range(COUNT)), batch_size=2),
+    "parts": lambda seed: sources.concatenate([ArraySource(NUMBERS, batch_size=2, seed=seed) for _ in range(2)]),
+}
+
+
+@pytest.mark.parametrize("kind", UNSHUFFLED)
+def test_another_seed_is_noticed_though_only_the_function_takes_it(tmp_path: Path, kind: str) -> None:
+    make = UNSHUFFLED[kind]
+
+    def steps(seed: int, **options: Any) -> list[list[int]]:
+        return [step[0] for step in resumed_steps(tmp_path, make(seed=seed), 2, **dict(map_fn=seeds_of) | options)]
+
+    assert steps(5) == [[5, 0], [5, 1]]
+    assert steps(5) == [[5, 2], [5, 3]]
+    with pytest.raises(ResumeError, match="'staged': .* map_fn_seed was 5, is 6"):
+        steps(6)
+    assert steps(5, devices=TOWERS) == [[5, 4], [5, 6]], "of the first tower"
+    # A function without a seed gives the same batches whatever the seed is.
+    assert steps(6, devices=TOWERS, map_fn=tf.identity)[0] == [16, 18]
+    assert steps(6, devices=TOWERS) == [[6, 12], [6, 14]]
+    assert steps(7, devices=TOWERS, resume="ignore") == [[7, 16], [7, 18]]
+
+
+def test_a_checkpoint_of_an_earlier_release_has_no_seed_of_the_function(tmp_path: Path) -> None:
+    def steps(seed: int, **options: Any) -> list[Any]:
+        source = UNSHUFFLED["arrays"](seed=seed, **options)
+        return [step[0] for step in resumed_steps(tmp_path, source, 2, map_fn=seeds_of)]
+
+    steps(5)
+    saved = variables_in(tmp_path)
+    fingerprint = json.loads(saved["staged/fingerprint"])
+    assert fingerprint.pop("map_fn_seed") == 5 and fingerprint["seed"] == -1
+    write_checkpoint(tmp_path, saved | {"staged/fingerprint": json.dumps(fingerprint)})
+    assert steps(6) == [[6, 2], [6, 3]]
+    with pytest.raises(ResumeError, match="map_fn_seed was 6, is 5"):
+        steps(5)
+
+
+def test_the_seed_of_an_order_is_that_of_the_function(tmp_path: Path) -> None:
+    resumed_steps(tmp_path, source(), 2, map_fn=seeds_of)
+    assert "map_fn_seed" not in variables_in(tmp_path)["staged/fingerprint"]
+    other = ArraySource(NUMBERS, **ORDER | dict(seed=6))
+    with pytest.raises(ResumeError, match="another order of batches: seed was 5, is 6. The saved"):
+        resumed_steps(tmp_path, other, 2, map_fn=seeds_of)
 
 
 def test_spec_says_what_goes_in_and_cast_what_comes_out(graph: Any) -> None:
