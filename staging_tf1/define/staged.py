@@ -106,9 +106,10 @@ def staged(
         casts, crops, `tf.io.parse_example`, `tf.io.decode_jpeg` (with `tf.map_fn`), tables; with `num_threads=n` for n
         batches at once, and the batches keep their order. If it has an argument `seed`, it gets an int64 tensor [2],
         made of the source's seed and the batch's number, for `tf.random.stateless_uniform` and the like. So a batch is
-        augmented the same with any number of threads, and after a resume. Variables, placeholders, other inputs and
-        stateful random ops are refused. An op that fails is an exception of the source (`ignored_exception_types`).
-        Sources and generators only.
+        augmented the same with any number of threads, and after a resume. Variables, placeholders, other inputs,
+        stateful random ops, and all other ops that may differ from run to run are refused, also behind tensors that
+        were made before. An op that fails is an exception of the source (`ignored_exception_types`). Sources and
+        generators only.
       cast: a dtype for all components, or a dict from component paths to dtypes, such as {"image": tf.float16}. The
         feed thread's run casts the components; they are staged and returned in that dtype. From float32 to float16
         this halves the memory of the area and the bytes copied to a device. Paths are those of messages: "image",

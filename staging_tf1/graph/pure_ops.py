@@ -29,6 +29,8 @@ PURE = _SHUFFLES | frozenset(
             # Tables that do not change once they are initialized.
             "AnonymousHashTable HashTable HashTableV2 InitializeTableFromTextFileV2 InitializeTableV2",
             "LookupTableExportV2 LookupTableFindV2 LookupTableImportV2 LookupTableSizeV2",
+            # The same, of the library tensorflow-text. Its Sentencepiece ops may draw samples.
+            "WordpieceTokenizeWithOffsets",
             # Memory of one run, in loops.
             "Stack StackCloseV2 StackPopV2 StackPushV2 StackV2",
             "TensorArray TensorArrayCloseV3 TensorArrayConcatV3 TensorArrayGatherV3 TensorArrayGrad TensorArrayGradV2",
@@ -43,11 +45,6 @@ PURE = _SHUFFLES | frozenset(
         ]
     ).split()
 )
-# The same of the library tensorflow-text: models that its tokenizers read.
-_OF_TEXT = frozenset(
-    f"Sentencepiece{name}Op"
-    for name in ("", "Detokenize", "IdToString", "StringToId", "Tokenize", "TokenizeWithOffsets", "VocabSize")
-) | {"WordpieceTokenizeWithOffsets"}
 
 
 class Impurity(NamedTuple):
@@ -94,7 +91,7 @@ def _kind(node: Any, body: Mapping[str, Any], in_function: bool) -> str:
         return "shuffle"
     if allows_any_order(node):
         return "order"
-    if not is_stateful(op) or op in PURE or op in _OF_TEXT:
+    if not is_stateful(op) or op in PURE:
         return ""
     if _INPUTS.search(op):
         return "input"
