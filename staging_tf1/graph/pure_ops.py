@@ -15,6 +15,9 @@ _INPUTS = re.compile("Iterator|Queue|Dequeue|Reader|[Ss]tage|Peek|Accumulator|Ba
 # They draw their own seed if both of these inputs are 0. With another seed, each run shuffles as the one before.
 _SHUFFLES = frozenset({"ShuffleDataset", "ShuffleDatasetV3", "ShuffleAndRepeatDataset", "ShuffleAndRepeatDatasetV2"})
 _SEEDS = slice(2, 4)
+# With the name of a file, a later run reads from it what the first one has written.
+_CACHES = frozenset({"CacheDataset", "CacheDatasetV2"})
+_FILE_NAME = slice(1, 2)
 # Random, although TensorFlow does not call them stateful.
 _RANDOM = frozenset({"FractionalAvgPool", "FractionalMaxPool", "RiscRandomUniform", "SamplingDataset"})
 
@@ -87,8 +90,10 @@ def _kind(node: Any, body: Mapping[str, Any], in_function: bool) -> str:
         return "variable"
     if op in _RANDOM:
         return "random"
-    if op in _SHUFFLES and all(_is_zero(name, body) for name in node.input[_SEEDS]):
+    if op in _SHUFFLES and _are_empty(node.input[_SEEDS], body):
         return "shuffle"
+    if op in _CACHES and not _are_empty(node.input[_FILE_NAME], body):
+        return "state"
     if allows_any_order(node):
         return "order"
     if not is_stateful(op) or op in PURE:
@@ -98,7 +103,10 @@ def _kind(node: Any, body: Mapping[str, Any], in_function: bool) -> str:
     return "random" if "seed2" in node.attr or op.startswith(("Random", "NonDeterministic")) else "state"
 
 
-def _is_zero(name: str, body: Mapping[str, Any]) -> bool:
-    """Whether an input of a node is the constant 0. In functions, "seed:output:0" is the output of the node "seed"."""
-    node = body.get(name.split(":")[0])
-    return node is not None and node.op == "Const" and not tf.make_ndarray(node.attr["value"].tensor).any()
+def _are_empty(names: Iterable[str], body: Mapping[str, Any]) -> bool:
+    """Whether inputs of a node are 0 or "". In functions, "seed:output:0" is an output of the node "seed"."""
+    nodes = [body.get(name.split(":")[0]) for name in names]
+    return all(
+        node is not None and node.op == "Const" and not tf.make_ndarray(node.attr["value"].tensor).any()
+        for node in nodes
+    )

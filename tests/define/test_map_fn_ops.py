@@ -113,6 +113,10 @@ READS: dict[str, tuple[Callable[[], Callable[[], Any]], str]] = {
         lambda: lambda: single(Dataset.range(1).flat_map(lambda x: Dataset.range(4).shuffle(9).batch(4))),
         "uses ShuffleDataset.* without a seed",
     ),
+    "dataset cached in a file": (
+        lambda: lambda: single(Dataset.range(BATCH).cache("not_written").batch(BATCH)),
+        "uses CacheDataset.* which may give something else in each run",
+    ),
     "dataset in any order": (
         lambda: lambda: single(in_any_order().batch(BATCH)),
         "uses ParallelMapDatasetV2 .* whose order depends on timing. Leave out deterministic=False",
