@@ -20,6 +20,7 @@ import numpy as np
 from staging_tf1 import arguments
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.content import Content, content_of_columns, content_of_items
+from staging_tf1.sources.own_copy import own_copy
 from staging_tf1.sources.stacking import rows_of
 from staging_tf1.spec import component_name, flatten, flatten_with_paths, map_structure, pack
 from staging_tf1.spec.arrays import checked_array, is_named, kind_of
@@ -30,14 +31,26 @@ _MAP_STYLE = "a dataset with __len__ and __getitem__: dataset[i] is record i"
 
 
 class Fetched(NamedTuple):
-    """Records as they were read: a list, or columns (a nest of arrays with one row per record)."""
+    """Records as they were read: a list, or columns (a nest of arrays with one row per record).
+
+    The columns are new arrays. Records of a list may be those that the dataset keeps, unless they are `fresh`.
+    """
 
     listed: list[Any] | None
     columns: Any = None
+    fresh: bool = False
 
     def records(self) -> list[Any]:
         """Return the records one by one."""
         return rows_of(self.columns) if self.listed is None else self.listed
+
+    def own_records(self) -> Iterable[Any]:
+        """Return the records one by one, for a function that may change them in place."""
+        records = self.records()
+        if self.fresh or (self.listed is None and not any(leaf.dtype.hasobject for leaf in flatten(self.columns))):
+            return records
+        # Lazily: each copy may use the memory of the one before.
+        return map(own_copy, records)
 
 
 class Access(Protocol):
@@ -192,7 +205,7 @@ class _HuggingFace:
         if all(isinstance(column, np.ndarray) and column.dtype != object for column in columns.values()):
             return Fetched(None, columns)
         names = list(columns)
-        return Fetched([dict(zip(names, row)) for row in zip(*columns.values())])
+        return Fetched([dict(zip(names, row)) for row in zip(*columns.values())], fresh=True)
 
     def paths(self) -> list[str]:
         return []

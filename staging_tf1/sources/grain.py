@@ -5,6 +5,7 @@ See https://google-grain.readthedocs.io. Grain is imported when the first source
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import sys
@@ -46,8 +47,12 @@ def GrainSource(dataset: Any) -> GrainMapSource | GrainIterSource:
     Grain's own `dataset.to_iter_dataset().mp_prefetch(options)`. Its batches are copied once more, and its state only
     fits the number of workers that it was saved with.
 
+    Grain passes its records to the functions of `map` as they are. A function that changes one in place changes what
+    later epochs get. So the first batch is read twice, and must have the same values both times.
+
     Raises:
       ImportError: Grain is not installed.
+      StagingError: (when the first batch is read) it has other values when it is read again.
       TypeError: `dataset` is not a Grain pipeline.
     """
     try:
@@ -92,6 +97,12 @@ class GrainMapSource(Source):
 
     def _read_first(self) -> tuple[Any, int]:
         first = _as_arrays(self._dataset[0], 0)
+        digest = _digest(first)
+        try:
+            again = _digest(_as_arrays(self._dataset[0], 0))
+        except Exception as error:
+            raise _not_repeated(f"raised {type(error).__name__} when it was read again: {error}") from error
+        _check_repeated(digest, again)
         return infer_spec(first), len(flatten(first)[0])
 
     @property
@@ -152,6 +163,8 @@ class GrainIterSource(StreamSource):
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
         self._spec: Any = None
+        # That of the first batch, until it is delivered.
+        self._first: str | None = None
         self._states: OrderedDict[int, bytes] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -164,7 +177,8 @@ class GrainIterSource(StreamSource):
         """Return the spec of the first batch. `batches` reads that batch again."""
         if self._spec is None:
             for batch in iter(self._dataset):
-                self._spec = infer_spec(_as_arrays(batch, 0))
+                first = _as_arrays(batch, 0)
+                self._spec, self._first = infer_spec(first), _digest(first)
                 break
             else:
                 raise SpecError("GrainSource yielded no batch, so its dtypes and shapes are unknown.")
@@ -197,6 +211,9 @@ class GrainIterSource(StreamSource):
             self._remember(position, iterator.get_state())
             if position > start:
                 arrays = _as_arrays(batch, position - 1)
+                if position == 1 and self._first is not None:
+                    _check_repeated(self._first, _digest(arrays))
+                    self._first = None
                 self._spec = self._spec or infer_spec(arrays)
                 yield pack(self._spec, conform(self._spec, arrays, f"GrainSource: batch {position - 1}"))
 
@@ -225,6 +242,28 @@ class GrainIterSource(StreamSource):
 
     def __repr__(self) -> str:
         return f"GrainSource({type(self._dataset).__name__})"
+
+
+def _digest(batch: Any) -> str:
+    """Return a text that differs if the arrays of two batches do."""
+    digest = hashlib.blake2b(digest_size=12)
+    for leaf in flatten(batch):
+        if isinstance(leaf, np.ndarray):
+            digest.update(repr(leaf.tolist()).encode() if leaf.dtype.hasobject else leaf.tobytes())
+    return digest.hexdigest()
+
+
+def _check_repeated(first: str, again: str) -> None:
+    if first != again:
+        raise _not_repeated("has other values when it is read again")
+
+
+def _not_repeated(problem: str) -> StagingError:
+    return StagingError(
+        f"GrainSource: element 0 {problem}. A function of the pipeline changes its record in place, as `record['x'] /= "
+        f"255` does, or draws random numbers of its own. Change a copy of the record, and draw from the generator that "
+        f"random_map() passes."
+    )
 
 
 def _checked_position(position: Any) -> int:

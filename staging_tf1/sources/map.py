@@ -21,6 +21,7 @@ from staging_tf1.sources.batches import Layout, Memo, Options
 from staging_tf1.sources.content import Content
 from staging_tf1.sources.files.file_list import ReadFile
 from staging_tf1.sources.order import numbers_of
+from staging_tf1.sources.own_copy import own_copy
 from staging_tf1.sources.padding import Padding
 from staging_tf1.sources.ragged_rows import RaggedRows
 from staging_tf1.sources.records import RecordSource
@@ -60,11 +61,13 @@ class MapSource(RecordSource):
 
     Args:
       dataset: the dataset.
-      load: a function from `dataset[i]` to record `i`, for example from the name of a file to its content.
+      load: a function from `dataset[i]` to record `i`, for example from the name of a file to its content. It gets a
+        copy of the dicts, lists, sets and arrays in `dataset[i]`, at any depth, and may change them in place. Objects
+        of other types are passed as they are.
       collate: how records become a batch. "stack" needs the same dtypes and shapes in all records. "pad" pads the first
         dimension to the longest, and "ragged" keeps the length of each record; `pad` and `ragged` have more choices. A
-        function gets a list of records, and returns a nest of arrays, sparse or ragged values with one row for each
-        record, in their order.
+        function gets a list of records, copied as for `load`, and returns a nest of arrays, sparse or ragged values
+        with one row for each record, in their order.
       threads: how many threads read the records of one batch, each a part of them. They are started for each batch.
         `staged(num_threads=...)` reads several batches at the same time, and costs less.
       thread_safe: whether several threads may read the dataset at the same time. False reads it under a lock. `load`
@@ -146,7 +149,7 @@ class MapSource(RecordSource):
                     f"{self._owner}: all records of a batch are bad, so collate gets none. Use a larger batch_size, or "
                     f"skip the batch: staged(ignored_exception_types=staging_tf1.errors.SpecError)."
                 )
-            return aligned_batch(self._collate(fetched.records()), f"{self._owner}: collate")
+            return aligned_batch(self._collate(list(fetched.own_records())), f"{self._owner}: collate")
         if fetched.listed is None:
             return aligned_batch(fetched.columns, self._owner)
         specs = self._specs()
@@ -220,7 +223,7 @@ class MapSource(RecordSource):
             fetched = self._access.read(numbers)
         if self._load is None:
             return fetched
-        loaded = [self._load(record) for record in fetched.records()]
+        loaded = [self._load(record) for record in fetched.own_records()]
         if self._bad is not None and any(record is None for record in loaded):
             raise SpecError(f"{self._owner}: load returned None.")
         return Fetched(loaded)
@@ -241,7 +244,7 @@ class MapSource(RecordSource):
         records, where = self._first(_COMPARED), f"{self._owner}: collate"
         rows = [1] * len(records) + [len(records)]
         parts = [*([record] for record in records), records]
-        batches = [aligned_batch(collate(part), where) for part in parts]
+        batches = [aligned_batch(collate(list(map(own_copy, part))), where) for part in parts]
         for batch, count in zip(batches, rows):
             self._check_rows(batch, count)
         flat = [flatten(batch) for batch in batches]

@@ -22,7 +22,7 @@ from staging_tf1.sources.order import Piece, count_of, numbers_of
 from staging_tf1.sources.selection import Chosen, Records
 from staging_tf1.sources.spans import NO_SPANS, next_kept
 from staging_tf1.sources.stacking import rows_of
-from staging_tf1.sources.transform import Transform, hand_over, output_spec
+from staging_tf1.sources.transform import Transform, hand_over, output_spec, own_batch
 from staging_tf1.spec import component_name, flatten, flatten_with_paths
 
 __all__ = ["RecordOrigin", "RecordSource"]
@@ -378,7 +378,7 @@ class RecordSource(Composable):
         if batches.options.transform is None:
             return batch
         random = (batches.rng(index),) if batches.wants_rng else ()
-        return hand_over(self._owner, batches.options.transform(batch, *random))
+        return hand_over(self._owner, batches.options.transform(own_batch(batch), *random))
 
     def _read_batch(self, index: int) -> Any:
         batches = self._batching

@@ -17,11 +17,11 @@ from numpy.random.bit_generator import ISeedSequence
 from staging_tf1.arguments import refuse
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_copy, is_aligned, memory_of
-from staging_tf1.spec import component_spec, flatten, flatten_with_paths, pack
+from staging_tf1.spec import component_spec, flatten, flatten_with_paths, map_structure, pack
 from staging_tf1.spec.arrays import checked_array, is_plain
 from staging_tf1.spec.composite import as_composite, is_composite
 
-__all__ = ["Transform", "batch_rng", "hand_over", "output_spec", "wants_rng"]
+__all__ = ["Transform", "batch_rng", "hand_over", "output_spec", "own_batch", "wants_rng"]
 
 Transform = Callable[[Any], Any] | Callable[[Any, np.random.Generator], Any]
 
@@ -73,6 +73,15 @@ class _Key(ISeedSequence):
 
     def generate_state(self, n_words: int, dtype: Any = np.uint32) -> np.ndarray[Any, Any]:
         return self._words
+
+
+def own_batch(batch: Any) -> Any:
+    """Copy the arrays of a gathered batch that are not in memory from `aligned_empty`: the source may keep them."""
+    return map_structure(lambda leaf: as_composite(leaf)._map(_fresh) if is_composite(leaf) else _fresh(leaf), batch)
+
+
+def _fresh(value: Any) -> Any:
+    return aligned_copy(value) if isinstance(value, np.ndarray) and memory_of(value) is None else value
 
 
 def hand_over(owner: str, batch: Any) -> Any:

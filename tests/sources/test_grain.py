@@ -113,3 +113,36 @@ def test_as_source_knows_grain() -> None:
 def test_grain_is_imported_only_when_it_is_used() -> None:
     code = "import sys, staging_tf1.sources as s; s.as_source([[1]]); sys.exit('grain' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def _scaled(record: Any) -> Any:
+    record["x"] /= 255
+    return record
+
+
+def _popped(record: Any) -> Any:
+    return {"y": record.pop("x")}
+
+
+def _noisy(record: Any) -> Any:
+    return {"x": record["x"] + np.random.random()}
+
+
+@pytest.mark.parametrize("change", [_scaled, _popped, _noisy])
+def test_a_function_that_changes_its_record_is_refused(change: Any) -> None:
+    source = GrainSource(_changed_by(change))
+    problem = "raised KeyError when it was read again: 'x'" if change is _popped else "has other values when it is read"
+    with pytest.raises(StagingError, match=f"^GrainSource: element 0 {problem}.*Change a copy of the record, and draw"):
+        source.spec  # noqa: B018
+
+
+@pytest.mark.parametrize("change", [_scaled, _noisy])
+def test_so_is_one_in_a_stream(change: Any) -> None:
+    source = GrainSource(_changed_by(change).to_iter_dataset())
+    source.resolve_spec()
+    with pytest.raises(StagingError, match="^GrainSource: element 0 has other values when it is read again"):
+        next(source.batches())
+
+
+def _changed_by(change: Any) -> Any:
+    return grain.MapDataset.source([{"x": np.full(1, 255.0)} for _ in range(4)]).map(change).batch(2)
