@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -126,6 +127,8 @@ class SerializedSource(RecordSource):
         if not files.num_records:
             raise RecordFileError(f"{self._owner} found no records in {', '.join(files.paths)}.")
         self._files = files
+        # Absolute now, because the fingerprint is made later, and a relative path would then name another file.
+        self._listed = list(zip(map(os.path.abspath, files.paths), files.counts, strict=True))
         self.features = parsing.features
         self._parse = parsing.parse_fn
         self._as_uint8 = parsing.as_uint8
@@ -151,7 +154,7 @@ class SerializedSource(RecordSource):
         return self._files.paths
 
     def _read_files(self) -> list[ReadFile]:
-        return list(zip(self._files.paths, self._files.counts, strict=True))
+        return self._listed
 
     def _file_versions(self) -> str:
         return versions_of(self._files.remote)

@@ -37,7 +37,7 @@ class TFRecordSource(SerializedSource):
         store (docs/sources.md). Files are read in this order, and those of a glob in order of their names. A
         path that is listed twice is read twice. A file that a glob matches is read once, even if it is also listed or
         matched elsewhere; a StagingWarning names it. Files are identified by their absolute paths, without resolving
-        links.
+        links: a program may change its working directory after it has made the source.
       features: the `features` argument of `tf.io.parse_example`: a dict of `tf.io.FixedLenFeature` and the like.
       parse_fn: a function from the bytes of one record to a nest of arrays and numbers, with the same dtypes and shapes
         for all records. It is called from several threads at the same time.

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from staging_tf1.arguments import scheme_of
 from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.files.local_copies import LocalCopies
@@ -69,12 +70,15 @@ class ArrayRecordFiles:
 
     def __init__(self, paths: Sequence[str | RemoteFile], owner: str, copies: LocalCopies | None = None) -> None:
         reader = array_record_module(owner).ArrayRecordReader
-        files = list(paths)
-        self.paths = [str(path) for path in files]
+        # The working directory may have changed when a file is opened again.
+        files = [path if isinstance(path, RemoteFile) else os.path.abspath(path) for path in paths]
+        self.paths = names = [str(path) for path in paths]
         self.remote = [path for path in files if isinstance(path, RemoteFile)]
+        if self.remote and copies is None:
+            copies = LocalCopies(str(cache_dir()))
         states, counts, group_sizes = [], [], []
-        for path in files:
-            file = _OpenFile(_local_path(path, copies), str(path), reader)
+        for path, name in zip(files, names):
+            file = _OpenFile(_local_path(path, copies), name, reader)
             states.append(file.state)
             counts.append(file.num_records)
             group_sizes.append(file.group_size)
@@ -82,7 +86,7 @@ class ArrayRecordFiles:
         self._numbers = RecordNumbers(counts)
         # Files are reopened for reading, because each open file holds its index in memory.
         self._open = OpenFiles(
-            lambda number: _OpenFile(_local_path(files[number], copies), str(files[number]), reader, states[number])
+            lambda number: _OpenFile(_local_path(files[number], copies), names[number], reader, states[number])
         )
 
     @property
@@ -133,7 +137,7 @@ class ArrayRecordFiles:
 def _local_path(path: str | RemoteFile, copies: LocalCopies | None) -> str:
     if isinstance(path, str):
         return path
-    copies = copies or LocalCopies(str(cache_dir()))
+    assert copies is not None
     copy = copies.copy(path)
     if copy is None:
         raise RecordFileError(
@@ -165,7 +169,7 @@ class _OpenFile:
             message = f"ArrayRecord file {path} {cannot} be opened: {error.strerror}. {cure_of(error, '')}"
             raise RecordFileError(message.rstrip()) from error
         self.state = self._look()
-        if state is not None and self.state != state and local == path:
+        if state is not None and self.state != state and not scheme_of(path):
             raise RecordFileError(
                 f"ArrayRecord file {path} has changed since the source was created: "
                 f"{change_of(state, os.fstat(self._descriptor))}. Create the source again."

@@ -28,7 +28,7 @@ class LocalCopies:
     """
 
     def __init__(self, folder: str, limit_bytes: int | None = None) -> None:
-        self.folder = folder
+        self.folder = os.path.abspath(folder)
         self.limit_bytes = limit_bytes
         # Not removed for others of this source. Each epoch reads all of them, so each would be copied in each epoch.
         self._own: set[str] = set()

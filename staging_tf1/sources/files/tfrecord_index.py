@@ -54,7 +54,7 @@ class RecordIndex:
 
     Attributes:
       path: the file that the user passed, or its URL.
-      data_path: the file to read: `path`, or its decompressed or local copy.
+      data_path: the file to read, absolute: that at `path`, or its decompressed or local copy. Or the URL.
       size, mtime_ns: the size and modification time of `path` when it was indexed. Of a remote file, its `stamp`.
       offsets: int64, the offset of each record and the end of the last one. Mapped from the index file.
       lost_bytes: bytes after the last record that could be located.
@@ -72,6 +72,16 @@ class RecordIndex:
     damaged: bool
     location: str | None
     remote: RemoteFile | None = None
+
+    def __post_init__(self) -> None:
+        if self.remote is None or self.data_path != self.remote.url:
+            # Files are opened when they are read, and the program may have changed its working directory by then.
+            object.__setattr__(self, "data_path", os.path.abspath(self.data_path))
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether `data_path` is a decompressed or local copy. Copies have other names."""
+        return os.path.basename(self.data_path) != os.path.basename(self.path)
 
     @property
     def num_records(self) -> int:

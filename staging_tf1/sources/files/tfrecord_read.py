@@ -292,8 +292,7 @@ class _OpenFile:
 
     def _check_unchanged(self) -> None:
         index, status = self._index, os.fstat(self._descriptor)
-        indexed = index.data_path == index.path
-        if indexed and (status.st_size, status.st_mtime_ns) != (index.size, index.mtime_ns):
+        if not index.is_copy and (status.st_size, status.st_mtime_ns) != (index.size, index.mtime_ns):
             raise RecordFileError(
                 f"record file {index.path} has changed since the source was created: "
                 f"{change_of((index.size, index.mtime_ns), status)}. Create the source again."
