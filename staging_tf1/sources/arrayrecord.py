@@ -15,6 +15,7 @@ from staging_tf1.sources.batches import Options
 from staging_tf1.sources.files.arrayrecord_read import ArrayRecordFiles
 from staging_tf1.sources.files.local_copies import checked
 from staging_tf1.sources.files.record_paths import matching_files
+from staging_tf1.sources.files.remote import checked_timeout
 from staging_tf1.sources.serialized import Parsing, SerializedSource
 from staging_tf1.sources.transform import Transform
 
@@ -34,8 +35,8 @@ class ArrayRecordSource(SerializedSource):
     array([0, 1, 4, 9])
 
     Args:
-      files, features, parse_fn, as_uint8, cache_bytes, local_cache, local_cache_bytes: as in `TFRecordSource`. Remote
-        files are always read from copies, by default in the user's cache folder, and must fit.
+      files, features, parse_fn, as_uint8, cache_bytes, local_cache, local_cache_bytes, timeout_secs: as in
+        `TFRecordSource`. Remote files are always read from copies, by default in the user's cache folder, and must fit.
       skip_corrupt: skip corrupt records, and count them (`num_skipped`). Batches with corrupt records are smaller. By
         default corrupt records raise. A file whose end is missing always raises, because its index is missing too.
       batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform: as in `RecordSource`.
@@ -69,12 +70,14 @@ class ArrayRecordSource(SerializedSource):
         cache_bytes: int = 0,
         local_cache: str | os.PathLike[str] | None = None,
         local_cache_bytes: int | None = None,
+        timeout_secs: float | None = 60.0,
     ) -> None:
         options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
         options = options.checked(self._owner)
         parsing = Parsing(features, parse_fn, as_uint8, skip_corrupt, cache_bytes).checked(self._owner, transform)
         copies = checked(self._owner, local_cache, local_cache_bytes)
-        opened = ArrayRecordFiles(matching_files(self._owner, files), self._owner, copies)
+        timeout_secs = checked_timeout(self._owner, timeout_secs)
+        opened = ArrayRecordFiles(matching_files(self._owner, files, timeout_secs), self._owner, copies)
         super().__init__(opened, parsing, options)
         if options.shuffle:
             _warn_of_groups(self._owner, opened)

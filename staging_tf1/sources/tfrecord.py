@@ -10,6 +10,7 @@ from staging_tf1.arguments import choice, flag, only_known
 from staging_tf1.sources.batches import Options
 from staging_tf1.sources.files.local_copies import checked
 from staging_tf1.sources.files.record_paths import matching_files
+from staging_tf1.sources.files.remote import checked_timeout
 from staging_tf1.sources.files.tfrecord_index import open_index
 from staging_tf1.sources.files.tfrecord_read import RecordFiles
 from staging_tf1.sources.serialized import Parsing, SerializedSource
@@ -51,6 +52,9 @@ class TFRecordSource(SerializedSource):
         as those of local files.
       local_cache_bytes: the size of all copies in that folder. Those of other sources that were used longest ago are
         removed. Files for which there is no room are read by ranges. None has no limit.
+      timeout_secs: how long a request for a remote file may take, in seconds, plus one second for each MiB that is read
+        at the same time. A listing may take ten times as long. A request that takes longer is tried once more. None
+        leaves it to the driver.
       batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform: as in `RecordSource`.
 
     Raises:
@@ -84,6 +88,7 @@ class TFRecordSource(SerializedSource):
         access: Literal["mmap", "pread"] = "mmap",
         local_cache: str | os.PathLike[str] | None = None,
         local_cache_bytes: int | None = None,
+        timeout_secs: float | None = 60.0,
     ) -> None:
         options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
         options = options.checked(self._owner)
@@ -91,7 +96,8 @@ class TFRecordSource(SerializedSource):
         verify = flag(self._owner, "verify", verify)
         choice(self._owner, "access", access, ("mmap", "pread"))
         copies = checked(self._owner, local_cache, local_cache_bytes)
-        paths = matching_files(self._owner, files)
+        timeout_secs = checked_timeout(self._owner, timeout_secs)
+        paths = matching_files(self._owner, files, timeout_secs)
         # A file that is listed twice shares one index.
         indexes = {
             path: open_index(path, skip_corrupt=parsing.skip_corrupt, copies=copies) for path in dict.fromkeys(paths)

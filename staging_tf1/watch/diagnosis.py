@@ -309,10 +309,16 @@ def _in_source(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
             "Make it faster, or let threads read ahead (no lockstep, num_threads=)",
         )
     after = f"after {longest.batches} batches" if longest.batches else "and has not returned its first batch"
+    cure = "Add a timeout to whatever it waits for (a file, a network, a lock), so that it raises instead"
+    if longest.url:
+        cure = (
+            "Check the server and the network. After timeout_secs= of the source, 60 s unless it is given, the request "
+            "is tried once more, and then raises"
+        )
     return Diagnosis(
         f"the source of {store.name} is stuck: feed thread '{longest.name}' has been in it for "
         f"{longest.secs:.1f} s{longest.location}, {after}",
-        "Add a timeout to whatever it waits for (a file, a network, a lock), so that it raises instead",
+        cure,
     )
 
 

@@ -11,6 +11,7 @@ import time
 from staging_tf1.feed.threads import ThreadState
 from staging_tf1.garbage import without_collections
 from staging_tf1.graph.callsite import CallSite, is_users
+from staging_tf1.sources.files.remote import url_read_by
 from staging_tf1.workers.process import frames_for
 
 # If a source calls a library, the line to report is the call.
@@ -47,9 +48,13 @@ def _is_users(filename: str) -> bool:
 
 
 def users_location(ident: int | None) -> str:
-    """Format `users_line` as the end of a sentence: ", at reader.py:12 in read()"; empty if there is none."""
-    line = users_line(ident)
-    return "" if line is None else f", at {line} in {line.function}()"
+    """Format `users_line`, and the URL that the thread waits for, as the end of a sentence.
+
+    That is ", at reader.py:12 in read(), reading https://host/file"; empty if there is neither.
+    """
+    line, url = users_line(ident), url_read_by(ident)
+    where = "" if line is None else f", at {line} in {line.function}()"
+    return f"{where}, reading {url}" if url else where
 
 
 def stuck_text(state: ThreadState, waited_secs: float) -> str:

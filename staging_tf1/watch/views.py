@@ -57,6 +57,8 @@ class FeederView:
     location: str
     # What it waits for that is still starting: "worker process 'train:0'". Empty for nothing.
     starting: str = ""
+    # The URL that it reads; empty for none.
+    url: str = ""
 
 
 @dataclass(frozen=True)

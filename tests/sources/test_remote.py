@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from object_server import Handler, ObjectServer, copy_into, serving
+from stalls import SECS, Reports
 
 import staging_tf1 as staging
 from staging_tf1 import sources
@@ -400,6 +401,182 @@ def test_a_url_without_a_driver_is_refused(named: str, missing: str, monkeypatch
     if "array_records" in named:
         shown = f"{url}-00000-of-00002"
     assert str(caught.value) == f"{named}{shown!r}{message}"
+
+
+# Servers that stop, or answer wrongly once.
+
+# Longer than an answer of this server takes on a busy machine.
+QUICK_SECS = 1.0
+
+
+class Stops:
+    """Stops in the middle of the answers to the first `count` requests of a kind, until the test ends."""
+
+    def __init__(self, server: ObjectServer, count: int, command: str, path: str = "") -> None:
+        self.count, self.command, self.path = count, command, path
+        self.end = threading.Event()
+        server.fault = self
+
+    def __call__(self, request: Handler) -> bool:
+        with request.store.lock:
+            stops = self.count > 0 and request.command == self.command and request.path.endswith(self.path)
+            self.count -= stops
+        if stops:
+            request.send_response(206)
+            request.send_header("Content-Length", "20016")
+            if self.command == "GET":
+                request.end_headers()
+                request.wfile.write(bytes(100))
+            request.wfile.flush()
+            self.end.wait(600)
+            request.close_connection = True
+        return stops
+
+
+@pytest.fixture
+def stops(server: ObjectServer) -> Iterator[Callable[..., Stops]]:
+    made: list[Stops] = []
+
+    def make(*options: Any) -> Stops:
+        made.append(Stops(server, *options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.end.set()
+
+
+@pytest.mark.parametrize("command", ["GET", "HEAD"])
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_server_that_stops_once_is_asked_again(
+    kind: Any, command: str, server: ObjectServer, put: Any, stops: Any, quick: None
+) -> None:
+    put("a.rec", records(8), kind)
+    stop = stops(1, command, "a.rec")
+    source = kind(f"{server.url}/train/a.rec", batch_size=8, epochs=1, timeout_secs=QUICK_SECS)
+    assert stop.count == 0 and everything(source) == records(8)
+    if kind is TFRecordSource:
+        stop.count = 1
+        assert everything(source) == records(8) and stop.count == 0
+
+
+@pytest.mark.parametrize("command", ["GET", "HEAD"])
+def test_a_server_that_stops_is_named(
+    command: str, server: ObjectServer, put: Any, stops: Any, quick: None, tmp_path: Path
+) -> None:
+    put("a.rec", records(8))
+    url = f"{server.url}/train/a.rec"
+    source = TFRecordSource(url, batch_size=1, epochs=1, timeout_secs=QUICK_SECS)
+    message = (
+        rf"^cannot read {url}, tried 2 times: the server did not finish its answer within 1(\.\d+)? s\. Check the "
+        rf"server and the network\. If they are slow, give the source more time: timeout_secs=\.$"
+    )
+    stop = stops(9, command, "a.rec")
+    with pytest.raises(RecordFileError, match=message):
+        source.batch(0)
+    assert stop.count == 7
+    with pytest.raises(RecordFileError, match=message):
+        TFRecordSource(
+            f"{server.url}/train/a.rec", batch_size=1, timeout_secs=QUICK_SECS, local_cache=tmp_path / "copies"
+        )
+
+
+def test_a_listing_that_stops_is_named(server: ObjectServer, put: Any, stops: Any, quick: None) -> None:
+    put("a.rec", records(1))
+    stops(9, "GET", "/train/")
+    message = rf"^cannot read {server.url}/train/\*, tried 2 times: the server did not finish its answer within 1 s\."
+    with pytest.raises(RecordFileError, match=message):
+        TFRecordSource(f"{server.url}/train/*", batch_size=1, timeout_secs=0.1)
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_the_stall_report_names_the_url(
+    lockstep: bool, server: ObjectServer, put: Any, stops: Any, reports: Reports
+) -> None:
+    put("a.rec", records(8))
+    url = f"{server.url}/train/a.rec"
+    source = TFRecordSource(url, batch_size=1, epochs=1)
+    stop = stops(1, "GET", "a.rec")
+    reports.on_report = stop.end.set
+    with tf.Graph().as_default():
+        batch = staging.staged(source, lockstep=lockstep)
+        with staging.StagingSession(stall_secs=SECS) as sess:
+            assert sess.run(batch).tolist() == records(1)
+    report = reports.texts.get_nowait()
+    assert f", reading {url}, and has not returned its first batch. Check the server and the network." in report
+
+
+def wrong(request: Handler) -> bool:
+    """Answer with as many bytes as are wanted, of another file."""
+    first, last = re.findall(r"\d+", request.headers["Range"])
+    request.answer(206, bytes(int(last) + 1 - int(first)), etag=request.store.etags[request.path])
+    return True
+
+
+def flipped(request: Handler) -> bool:
+    """Answer with one wrong byte in the first record."""
+    first, last = map(int, re.findall(r"\d+", request.headers["Range"]))
+    content = bytearray(request.store.objects[request.path])
+    content[first + 30] ^= 1
+    request.answer(206, bytes(content[first : last + 1]), etag=request.store.etags[request.path])
+    return True
+
+
+def another_size(request: Handler) -> bool:
+    request.answer(200, bytes(7), etag="another")
+    return True
+
+
+@pytest.mark.parametrize("as_uint8", [False, True])
+@pytest.mark.parametrize("fault", [wrong, flipped, short, whole, another_size])
+def test_a_wrong_answer_is_read_again(
+    fault: Any, as_uint8: bool, server: ObjectServer, put: Any, quick: None, tmp_path: Path
+) -> None:
+    local = [put("a.rec", records(8)), put("b.rec", records(8, 8))]
+    source = TFRecordSource(f"{server.url}/train/*", batch_size=4, epochs=1, as_uint8=as_uint8, shuffle=True, seed=1)
+    expected = TFRecordSource(local, batch_size=4, epochs=1, as_uint8=as_uint8, shuffle=True, seed=1)
+    command = "HEAD" if fault is another_size else "GET"
+    answers: list[Any] = []
+
+    def once(request: Handler) -> bool:
+        with server.lock:
+            fails = request.command == command and bool(answers)
+            answers[: int(fails)] = []
+        return fails and bool(fault(request))
+
+    server.fault = once
+    for k in range(source.num_batches):
+        answers.append(fault)
+        assert source.batch(k).tolist() == expected.batch(k).tolist()
+        assert not answers
+
+
+@pytest.mark.parametrize("options", [{}, {"local_cache": "copies"}])
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_copy_of_a_wrong_answer_is_made_again(
+    kind: Any, options: Any, server: ObjectServer, put: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    put("a.rec", records(8), kind)
+    answers = [wrong]
+
+    def once(request: Handler) -> bool:
+        return request.command == "GET" and bool(answers) and answers.pop()(request)
+
+    server.fault = once
+    source = kind(f"{server.url}/train/a.rec", batch_size=8, epochs=1, **options)
+    assert not answers and everything(source) == records(8)
+
+
+def test_what_is_wrong_twice_is_corrupt(server: ObjectServer, put: Any) -> None:
+    put("a.rec", records(8))
+    source = TFRecordSource(f"{server.url}/train/a.rec", batch_size=1, epochs=1)
+    server.fault = lambda request: request.command == "GET" and flipped(request)
+    with pytest.raises(CorruptRecordError, match="record 0, at byte 0, is corrupt"):
+        source.batch(0)
+    server.fault = lambda request: request.command == "GET" and wrong(request)
+    with pytest.raises(RecordFileError, match="the record at byte 0 does not match the index"):
+        source.batch(0)
 
 
 # Changes.

@@ -53,6 +53,11 @@ def _fed_by(**changes: Any) -> StoreView:
             _AREA,
             "is stuck: feed thread 'feed:train:0' has been in it for 29.0 s, at reader.py:12 in read(), after 512 ",
         ),
+        (
+            _fed_by(location=", reading http://host/a", url="http://host/a"),
+            "has been in it for 29.0 s, reading http://host/a, after 512 batches. Check the server and the network. "
+            "After timeout_secs= of the source, 60 s unless it is given, the request is tried once more, and then ",
+        ),
         (_fed_by(mean_source_secs=20.0), "is slower than the step: it takes 20.0 s per batch"),
         (_fed_by(batches=0), "and has not returned its first batch"),
         (_fed_by(doing=threads.NOT_STARTED), "its feed threads were created but never started"),

@@ -78,7 +78,15 @@ class ArrayRecordFiles:
             copies = LocalCopies(str(cache_dir()))
         states, counts, group_sizes = [], [], []
         for path, name in zip(files, names):
-            file = _OpenFile(_local_path(path, copies), name, reader)
+            local = _local_path(path, copies)
+            try:
+                file = _OpenFile(local, name, reader)
+            except (CorruptRecordError, RecordFileError):
+                if copies is None or isinstance(path, str):
+                    raise
+                # The server may have sent something else.
+                copies.remove(local)
+                file = _OpenFile(_local_path(path, copies), name, reader)
             states.append(file.state)
             counts.append(file.num_records)
             group_sizes.append(file.group_size)

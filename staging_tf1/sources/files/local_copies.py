@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any
 
@@ -56,6 +57,12 @@ class LocalCopies:
             raise RecordFileError(f"cannot copy {file.url} to the folder {self.folder!r}: {error.strerror}.") from error
         self._own.add(path)
         return path
+
+    def remove(self, path: str) -> None:
+        """Remove a copy that is no copy of its file."""
+        self._own.discard(path)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
 
     def _has_room(self, file: RemoteFile) -> bool:
         """Remove what killed processes have left, and the oldest copies, until there is room. Called with the lock."""

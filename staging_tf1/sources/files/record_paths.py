@@ -9,20 +9,20 @@ from typing import Any
 from staging_tf1 import arguments
 from staging_tf1.errors import RecordFileError, StagingWarning, warn
 from staging_tf1.sources.files.os_errors import check_regular
-from staging_tf1.sources.files.remote import RemoteFile, resolved
+from staging_tf1.sources.files.remote import TIMEOUT_SECS, RemoteFile, resolved
 from staging_tf1.sources.files.tfrecord_index import INDEX_SUFFIX, UNPACKED_SUFFIX
 
 __all__ = ["local_files", "matching_files"]
 
 
-def matching_files(owner: str, files: Any) -> list[str | RemoteFile]:
+def matching_files(owner: str, files: Any, timeout_secs: float | None = TIMEOUT_SECS) -> list[str | RemoteFile]:
     """Resolve a path, URL or glob, or several. The matches of a glob are sorted by name.
 
     A path that is listed twice is returned twice. A file that a glob matches is returned once, where it comes first,
-    because overlapping globs are usually a mistake. Raises RecordFileError if a path does not exist or is not a regular
-    file, or if a glob matches nothing.
+    because overlapping globs are usually a mistake. `timeout_secs` is for requests to the store of a URL. Raises
+    RecordFileError if a path does not exist or is not a regular file, or if a glob matches nothing.
     """
-    return _matching(owner, _patterns(owner, files, None))
+    return _matching(owner, _patterns(owner, files, None), timeout_secs)
 
 
 def local_files(owner: str, files: Any) -> list[str]:
@@ -30,12 +30,12 @@ def local_files(owner: str, files: Any) -> list[str]:
     return list(map(str, _matching(owner, _patterns(owner, files, ()))))
 
 
-def _matching(owner: str, patterns: list[str]) -> list[str | RemoteFile]:
+def _matching(owner: str, patterns: list[str], timeout_secs: float | None = TIMEOUT_SECS) -> list[str | RemoteFile]:
     paths: list[str | RemoteFile] = []
     seen: set[str] = set()
     globbed: set[str] = set()
     again: list[str] = []
-    remote = resolved(owner, filter(arguments.scheme_of, patterns))
+    remote = resolved(owner, filter(arguments.scheme_of, patterns), timeout_secs)
     for pattern in patterns:
         listed, found = remote.get(pattern) or (os.path.exists(pattern), None)
         for path in [pattern] if listed and found is None else _matches(pattern, found):

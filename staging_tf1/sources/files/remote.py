@@ -9,19 +9,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import importlib
 import os
 import random
 import re
 import tempfile
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from staging_tf1 import arguments
 from staging_tf1.errors import RecordFileError
 
-__all__ = ["RemoteFile", "open_driver", "resolved", "uploaded", "versions_of"]
+__all__ = [
+    "RemoteFile",
+    "TIMEOUT_SECS",
+    "checked_timeout",
+    "open_driver",
+    "resolved",
+    "uploaded",
+    "url_read_by",
+    "versions_of",
+]
+
+# How long a request may take, plus a second for each MiB that is read at the same time.
+TIMEOUT_SECS = 60.0
+_BYTES_PER_SEC = 1 << 20
+# A listing consists of many requests.
+_LISTING = 10
 
 # What drivers call the entry that changes with the content. The first that a file has identifies it.
 _VERSIONS = """generation ETag etag Content-MD5 md5Hash content_md5 checksum VersionId version_id mtime LastModified
@@ -37,6 +55,9 @@ _BLOCK_BYTES = 8 << 20
 _BLOCKS = 4
 # Records so near to each other are read by one request: it takes longer than these bytes.
 _GAP_BYTES = 8 << 10
+
+# The URL that each thread waits for.
+_read_by: dict[int, str] = {}
 
 # Not the generator of the user's program, which may have a seed.
 _random = random.Random()
@@ -55,6 +76,7 @@ class RemoteFile:
       size: in bytes.
       version: what tells the file from another one at its URL, such as its ETag; "" if the store does not say.
       version_key: what the driver calls it.
+      timeout_secs: how long a request may take, as in `TFRecordSource`.
     """
 
     url: str
@@ -63,6 +85,7 @@ class RemoteFile:
     size: int
     version: str
     version_key: str
+    timeout_secs: float | None = TIMEOUT_SECS
 
     def __str__(self) -> str:
         return self.url
@@ -89,8 +112,8 @@ class RemoteFile:
         What may pass is tried again. That function raises RecordFileError if a range cannot be read, or if the file has
         changed.
         """
-        reads = _read(self, _Store(self.given), list(zip(starts, ends)))
-        return asyncio.run_coroutine_threadsafe(reads, _loop()).result
+        reads = _read(self, _Store(self.given, self.timeout_secs), list(zip(starts, ends)))
+        return functools.partial(_awaited, asyncio.run_coroutine_threadsafe(reads, _loop()), self.url)
 
     def begin_frames(self, starts: Any, ends: Any) -> Callable[[], list[bytes]]:
         """Do what `begin` does. Ranges close to each other are read by one request."""
@@ -122,9 +145,26 @@ class RemoteFile:
                     progress(len(block))
 
 
-async def _read(file: RemoteFile, store: _Store, ranges: list[tuple[int, int]]) -> list[bytes]:
+def _awaited(future: Future[_Result], url: str) -> _Result:
+    """Wait for a read, and note for stall reports that this thread does."""
+    ident = threading.get_ident()
+    _read_by[ident] = url
     try:
-        blocks = await asyncio.gather(*(_retried(_range, file, store, start, end) for start, end in ranges))
+        return future.result()
+    finally:
+        _read_by.pop(ident, None)
+
+
+def url_read_by(ident: int | None) -> str:
+    """Return the URL that a thread waits for; "" if it waits for none."""
+    return "" if ident is None else _read_by.get(ident, "")
+
+
+async def _read(file: RemoteFile, store: _Store, ranges: list[tuple[int, int]]) -> list[bytes]:
+    # Requests of one read share the line.
+    nbytes = sum(end - start for start, end in ranges)
+    try:
+        blocks = await asyncio.gather(*(_retried(_range, file, store, start, end, nbytes) for start, end in ranges))
         # A store delivers what is there now. A look after the read tells that it was the same file.
         await _check_unchanged(file, store)
     except Exception as error:
@@ -140,24 +180,40 @@ async def _read(file: RemoteFile, store: _Store, ranges: list[tuple[int, int]]) 
     return blocks
 
 
-async def _range(file: RemoteFile, store: _Store, start: int, end: int) -> bytes:
-    data: bytes = b"" if start == end else await store.call("cat_file", file.path, start=start, end=end)
+async def _range(file: RemoteFile, store: _Store, start: int, end: int, nbytes: int) -> bytes:
+    if start == end:
+        return b""
+    data: bytes = await store.call("cat_file", file.path, start=start, end=end, secs=nbytes / _BYTES_PER_SEC)
     if len(data) == end - start:
         return data
     await _check_unchanged(file, store)
     if len(data) == file.size:
-        raise RecordFileError(
-            f"{file.url}: the server sent the whole file in place of bytes {start} to {end}. Records are read by "
-            f"ranges: use a server that supports them, or copy the file to this machine."
+        raise _WholeFile(
+            f"the server sent the whole file in place of bytes {start} to {end}. Records are read by ranges: use a "
+            f"server that supports them, or copy the file to this machine."
         )
     raise OSError(f"got {len(data)} bytes, expected {end - start}")
 
 
+class _OneMoreTry(OSError):
+    """A failure that takes long each time, so that only one more try is made."""
+
+
+class _NoAnswer(_OneMoreTry):
+    """A request took longer than its time limit."""
+
+
+class _WholeFile(_OneMoreTry):
+    """The server answered with the whole file."""
+
+
 async def _check_unchanged(file: RemoteFile, store: _Store) -> None:
-    now = await _retried(store.info, file.path)
-    size, version = now.get("size"), _text(now.get(file.version_key, file.version))
-    if (size, version) == (file.size, file.version):
-        return
+    # A proxy may answer wrongly once.
+    for _ in range(2):
+        now = await _retried(store.info, file.path)
+        size, version = now.get("size"), _text(now.get(file.version_key, file.version))
+        if (size, version) == (file.size, file.version):
+            return
     change = f"it had {file.size} bytes and has {size}"
     if size == file.size:
         change = f"it still has {size} bytes, but its {file.version_key} was {file.version} and is {version}"
@@ -172,17 +228,31 @@ def _text(version: Any) -> str:
 
 
 class _Store:
-    """The file system of a URL, for one thread that sends requests."""
+    """The file system of a URL, for one thread that sends requests. `timeout_secs` is for each of them."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str, timeout_secs: float | None) -> None:
+        self._url, self.timeout_secs = url, timeout_secs
         self.files, self.path = _file_system(url)
 
-    async def call(self, method: str, *args: Any, **options: Any) -> Any:
-        """Call a method of the driver: a coroutine, or in a thread, which has a file system of its own."""
+    async def call(self, method: str, *args: Any, secs: float = 0.0, **options: Any) -> Any:
+        """Call a method of the driver: a coroutine, or in a thread, which has a file system of its own.
+
+        `secs` is how much longer it may take than other calls. Raises _NoAnswer if it takes longer.
+        """
         if self.files.async_impl:
-            return await getattr(self.files, f"_{method}")(*args, **options)
-        return await asyncio.to_thread(lambda: getattr(_file_system(self._url)[0], method)(*args, **options))
+            request = getattr(self.files, f"_{method}")(*args, **options)
+        else:
+            request = asyncio.to_thread(lambda: getattr(_file_system(self._url)[0], method)(*args, **options))
+        limit = None if self.timeout_secs is None else self.timeout_secs + secs
+        task = asyncio.ensure_future(request)
+        try:
+            # Not wait_for, which waits until the driver has noticed, and raises what the driver may raise, too.
+            done, _ = await asyncio.wait({task}, timeout=limit)
+        finally:
+            task.cancel()
+        if not done:
+            raise _NoAnswer(f"the server did not finish its answer within {limit:.4g} s")
+        return task.result()
 
     async def info(self, path: str) -> dict[str, Any]:
         """Return what the store knows about a file now."""
@@ -215,7 +285,19 @@ def open_driver(owner: str, argument: str, url: str) -> None:
         raise RecordFileError(f"{owner} cannot open {argument}={url!r}: {_reason(error)}.") from error
 
 
-def resolved(owner: str, urls: Iterable[str]) -> dict[str, tuple[bool, list[RemoteFile]]]:
+def checked_timeout(owner: str, timeout_secs: Any) -> float | None:
+    """Check the argument `timeout_secs`."""
+    if timeout_secs is None:
+        return None
+    secs = arguments.seconds(owner, "timeout_secs", timeout_secs)
+    if not secs:
+        arguments.refuse(owner, "timeout_secs", timeout_secs, "more than 0 seconds, or None for no limit", ValueError)
+    return secs
+
+
+def resolved(
+    owner: str, urls: Iterable[str], timeout_secs: float | None = TIMEOUT_SECS
+) -> dict[str, tuple[bool, list[RemoteFile]]]:
     """Look for files and globs. Returns for each URL whether it is that of a file, and the files, sorted by name.
 
     A glob takes one listing; it finds what is there now.
@@ -226,9 +308,13 @@ def resolved(owner: str, urls: Iterable[str]) -> dict[str, tuple[bool, list[Remo
 
     async def look() -> list[tuple[bool, list[RemoteFile]]]:
         limit = asyncio.Semaphore(_LOOKS)
-        return await asyncio.gather(*(_look(url, store, limit) for url, store in stores.items()))
+        looks = await asyncio.gather(*(_look(url, store, limit) for url, store in stores.items()))
+        return [
+            (listed, [dataclasses.replace(file, timeout_secs=timeout_secs) for file in files])
+            for listed, files in looks
+        ]
 
-    stores = {url: _Store(url) for url in urls}
+    stores = {url: _Store(url, timeout_secs) for url in urls}
     return dict(zip(urls, asyncio.run_coroutine_threadsafe(look(), _loop()).result())) if urls else {}
 
 
@@ -244,7 +330,7 @@ def uploaded(owner: str, url: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="staging_tf1-") as folder:
         yield (path := os.path.join(folder, "upload"))
         try:
-            store = _Store(url)
+            store = _Store(url, None)
             asyncio.run_coroutine_threadsafe(_retried(store.call, "put_file", path, store.path), _loop()).result()
         except Exception as error:
             raise RecordFileError(f"{owner} cannot write to out={url!r}: {_reason(error)}.") from error
@@ -264,7 +350,8 @@ async def _look(url: str, store: _Store, limit: asyncio.Semaphore) -> tuple[bool
         if is_glob:
             # What a driver remembers of an earlier listing may be out of date.
             store.files.invalidate_cache()
-            listed = await _retried(store.call, "glob", path, detail=True)
+            secs = (_LISTING - 1) * (store.timeout_secs or 0)
+            listed = await _retried(store.call, "glob", path, detail=True, secs=secs)
             infos = {name: info for name, info in sorted(listed.items()) if info.get("type") == "file"}
         await asyncio.gather(*(fill(name) for name, info in infos.items() if info.get("size") is None))
     except Exception as error:
@@ -299,12 +386,14 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 async def _retried(call: Callable[..., Awaitable[_Result]], *args: Any, **options: Any) -> _Result:
+    failed = False
     for wait in _WAITS:
         try:
             return await call(*args, **options)
         except Exception as error:
-            if _is_final(error):
+            if _is_final(error) or (failed and isinstance(error, _OneMoreTry)):
                 raise
+            failed = isinstance(error, _OneMoreTry)
         # Many requests that failed together are not repeated together.
         await asyncio.sleep(wait * _random.uniform(0.5, 1))
     return await call(*args, **options)
@@ -339,6 +428,13 @@ def _reason(error: Exception) -> str:
 def _failure(url: str, error: Exception) -> RecordFileError:
     if isinstance(error, RecordFileError):
         return error
+    if isinstance(error, _WholeFile):
+        return RecordFileError(f"{url}: {error}")
+    if isinstance(error, _NoAnswer):
+        return RecordFileError(
+            f"cannot read {url}, tried 2 times: {error}. Check the server and the network. If they are slow, give the "
+            f"source more time: timeout_secs=."
+        )
     status = _status(error)
     if status in (401, 403) or isinstance(error, PermissionError):
         return RecordFileError(

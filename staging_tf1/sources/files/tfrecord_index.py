@@ -20,7 +20,7 @@ import numpy as np
 
 from staging_tf1 import arguments
 from staging_tf1.arguments import kind_of_file
-from staging_tf1.errors import RecordFileError, StagingWarning, warn
+from staging_tf1.errors import CorruptRecordError, RecordFileError, StagingWarning, warn
 from staging_tf1.progress import SILENT_SECS, progress_bar
 from staging_tf1.replacing import replacing
 from staging_tf1.sources.files.local_copies import LocalCopies, copy_to
@@ -116,7 +116,15 @@ def open_index(
     if copies is None or not isinstance(file, RemoteFile) or (index is not None and index.data_path != index.path):
         return index or _create(file, skip_corrupt, delay_secs)
     copy = copies.copy(file, delay_secs)
-    index = index or _create(file, skip_corrupt, delay_secs, copy)
+    try:
+        index = index or _create(file, skip_corrupt, delay_secs, copy)
+    except CorruptRecordError:
+        if copy is None:
+            raise
+        # The server may have sent something else.
+        copies.remove(copy)
+        copy = copies.copy(file, delay_secs)
+        index = _create(file, skip_corrupt, delay_secs, copy)
     if copy is not None and index.data_path != index.path:  # unpacked
         os.unlink(copy)
         return index
@@ -243,6 +251,12 @@ def _create(file: _File, skip_corrupt: bool, delay_secs: float, copy: str | None
         # Found by no other process, and not renamed.
         with tempfile.TemporaryDirectory(prefix=".index-", dir=folder) as temporary:
             copy_to(file, copy := os.path.join(temporary, "copy"), delay_secs)
+            with contextlib.suppress(CorruptRecordError):
+                index = _create_from(copy, file, skip_corrupt, delay_secs)
+                if not index.damaged:
+                    return index
+            # The server may have sent something else.
+            copy_to(file, copy := os.path.join(temporary, "again"), delay_secs)
             return _create_from(copy, file, skip_corrupt, delay_secs)
     except RecordFileError:
         raise

@@ -108,7 +108,8 @@ class RecordFiles:
             else:
                 framed = _framed(frames())
                 rows = _as_rows(framed, length)
-            return rows, self._check(span, framed)
+            checked, errors = self._check(span, framed)
+            return rows if checked is framed else _as_rows(checked, length), errors
 
         return finish
 
@@ -130,7 +131,8 @@ class RecordFiles:
 
         def finish() -> tuple[list[bytes], dict[int, CorruptRecordError]]:
             framed = self._open[number].read(span.starts, span.ends) if frames is None else _framed(frames())
-            return framed.payloads, self._check(span, framed)
+            checked, errors = self._check(span, framed)
+            return checked.payloads, errors
 
         return finish
 
@@ -143,15 +145,24 @@ class RecordFiles:
             raise _misplaced(index, int(span.starts[outside[0]]))
         return span
 
-    def _check(self, span: _Span, framed: _Framed) -> dict[int, CorruptRecordError]:
-        """Return the errors of corrupt records by row."""
-        misplaced = np.flatnonzero(framed.lengths != span.ends - span.starts - FRAMING_BYTES)
+    def _check(self, span: _Span, framed: _Framed) -> tuple[_Framed, dict[int, CorruptRecordError]]:
+        """Return the records, and the errors of corrupt ones by row. What a server sent wrongly is read once more."""
+        misplaced, wrong = self._faults(span, framed)
+        remote = span.file.remote
+        if (len(misplaced) or len(wrong)) and remote is not None and not span.file.data_path.endswith(UNPACKED_SUFFIX):
+            framed = _framed(remote.begin_frames(span.starts, span.ends)())
+            misplaced, wrong = self._faults(span, framed)
         if len(misplaced):
             raise _misplaced(span.file, int(span.starts[misplaced[0]]))
-        if not self._verify:
-            return {}
-        wrong = np.flatnonzero(masked_crcs(framed.payloads) != framed.crcs)
-        return {row: _corrupt(span.file, int(span.starts[row]), int(span.records[row])) for row in wrong.tolist()}
+        errors = {row: _corrupt(span.file, int(span.starts[row]), int(span.records[row])) for row in wrong.tolist()}
+        return framed, errors
+
+    def _faults(self, span: _Span, framed: _Framed) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Return the rows that do not match the index, and those whose checksum does not match."""
+        misplaced = np.flatnonzero(framed.lengths != span.ends - span.starts - FRAMING_BYTES)
+        if len(misplaced) or not self._verify:
+            return misplaced, np.empty(0, np.int64)
+        return misplaced, np.flatnonzero(masked_crcs(framed.payloads) != framed.crcs)
 
 
 def _misplaced(index: RecordIndex, start: int) -> RecordFileError:
