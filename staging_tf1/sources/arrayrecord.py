@@ -39,6 +39,7 @@ class ArrayRecordSource(SerializedSource):
         `TFRecordSource`. Remote files are always read from copies, by default in the user's cache folder, and must fit.
       skip_corrupt: skip corrupt records, and count them (`num_skipped`). Batches with corrupt records are smaller. By
         default corrupt records raise. A file whose end is missing always raises, because its index is missing too.
+      skip_bad_records, max_ignored: as in `TFRecordSource`.
       batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform: as in `RecordSource`.
 
     Raises:
@@ -67,6 +68,8 @@ class ArrayRecordSource(SerializedSource):
         across_epochs: bool = False,
         transform: Transform | None = None,
         skip_corrupt: bool = False,
+        skip_bad_records: bool = False,
+        max_ignored: int | None = None,
         cache_bytes: int = 0,
         local_cache: str | os.PathLike[str] | None = None,
         local_cache_bytes: int | None = None,
@@ -74,7 +77,8 @@ class ArrayRecordSource(SerializedSource):
     ) -> None:
         options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
         options = options.checked(self._owner)
-        parsing = Parsing(features, parse_fn, as_uint8, skip_corrupt, cache_bytes).checked(self._owner, transform)
+        parsing = Parsing(features, parse_fn, as_uint8, skip_corrupt, cache_bytes, skip_bad_records, max_ignored)
+        parsing = parsing.checked(self._owner, transform)
         copies = checked(self._owner, local_cache, local_cache_bytes)
         timeout_secs = checked_timeout(self._owner, timeout_secs)
         opened = ArrayRecordFiles(matching_files(self._owner, files, timeout_secs), self._owner, copies)

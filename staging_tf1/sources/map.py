@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
-from absl import logging
 
 from staging_tf1 import arguments
 from staging_tf1.arguments import MOST_THREADS, only_known
-from staging_tf1.errors import SpecError, StagingError
+from staging_tf1.errors import SpecError
 from staging_tf1.sources.access import Fetched, access_to, joined
+from staging_tf1.sources.bad_records import BadRecords
 from staging_tf1.sources.batches import Layout, Memo, Options
 from staging_tf1.sources.content import Content
 from staging_tf1.sources.files.file_list import ReadFile
@@ -121,11 +121,8 @@ class MapSource(RecordSource):
         safe = arguments.flag(owner, "thread_safe", thread_safe)
         self._lock: Any = contextlib.nullcontext() if safe else threading.Lock()
         self._memo = Memo()
-        skips = arguments.flag(owner, "skip_bad_records", skip_bad_records)
-        if max_ignored is not None and not skips:
-            raise ValueError(f"{owner} got max_ignored={max_ignored!r} without skip_bad_records=True. Give both.")
-        self._bad = _BadRecords(owner, max_ignored) if skips else None
-        self._drops_records = "skip_bad_records" if skips else ""
+        self._bad = BadRecords.checked(owner, skip_bad_records, max_ignored)
+        self._drops_records = "" if self._bad is None else "skip_bad_records"
         if not len(self._access):
             raise SpecError(f"{owner} got a dataset without records, expected at least one.")
         options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
@@ -177,21 +174,15 @@ class MapSource(RecordSource):
         """Read records, and return the numbers of those that are not left out."""
         if self._bad is None:
             return numbers, self._fetched(numbers)
-        known = self._bad.numbers
-        if known:
-            numbers = np.array([number for number in numbers.tolist() if number not in known], np.int64)
+        numbers = self._bad.without_known(numbers)
         if len(numbers):
             with contextlib.suppress(Exception):
                 return numbers, self._fetched(numbers)
         # One of them is bad, so read them one by one.
-        kept, records = [], []
-        for number in numbers.tolist():
-            try:
-                records += self._part(np.array([number])).records()
-            except Exception as error:
-                self._bad.note(number, self._describe(number), error)
-            else:
-                kept.append(number)
+        listed = numbers.tolist()
+        kept, records = self._bad.made(
+            listed, lambda row: self._part(np.array([listed[row]])).records()[0], self._describe
+        )
         return np.array(kept, np.int64), Fetched(records)
 
     def _first(self, count: int) -> list[Any]:
@@ -257,33 +248,3 @@ class MapSource(RecordSource):
             dims = [sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*shapes)]
             leaves.append(dataclasses.replace(specs[0], shape=(None, *dims)))
         return pack(batches[0], leaves)
-
-
-class _BadRecords:
-    """The records that one process has left out. Thread-safe.
-
-    Args:
-      owner: the source, for messages.
-      most: how many may be left out; None is no limit.
-    """
-
-    def __init__(self, owner: str, most: int | None) -> None:
-        if most is not None:
-            most = arguments.whole(owner, "max_ignored", most, 0, arguments.INT64_MAX, "records to leave out")
-        self._most = most
-        self.numbers: set[int] = set()
-        self._lock = threading.Lock()
-
-    def note(self, number: int, where: str, error: Exception) -> None:
-        """Leave out a record, whose name in messages is `where`. Raises `error` if it may not be left out."""
-        # These errors are not the record's fault.
-        if isinstance(error, MemoryError) or (isinstance(error, StagingError) and not isinstance(error, SpecError)):
-            raise error
-        with self._lock:
-            if number in self.numbers:
-                return
-            if self._most is not None and len(self.numbers) >= self._most:
-                raise error
-            self.numbers.add(number)
-            count = len(self.numbers)
-        logging.warning("left out %s (%d so far): %s: %s", where, count, type(error).__name__, error)

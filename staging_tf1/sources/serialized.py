@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from staging_tf1 import arguments
-from staging_tf1.errors import CorruptRecordError, RecordFileError
+from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
 from staging_tf1.sources.aligned import aligned_copy, aligned_empty
+from staging_tf1.sources.bad_records import BadRecords
 from staging_tf1.sources.batches import Options
 from staging_tf1.sources.files.file_list import ReadFile
 from staging_tf1.sources.files.remote import RemoteFile, versions_of
@@ -76,6 +77,8 @@ class Parsing(NamedTuple):
     as_uint8: bool = False
     skip_corrupt: bool = False
     cache_bytes: int = 0
+    skip_bad_records: bool = False
+    max_ignored: int | None = None
 
     def checked(self, owner: str, transform: Any) -> Parsing:
         """Check and normalize the options. Two of them may exclude each other."""
@@ -104,7 +107,15 @@ class Parsing(NamedTuple):
                 f"{owner} got features= and transform=. The transform would get serialized records, because features= "
                 "parses later, in the graph. Use parse_fn=, or transform the parsed tensors."
             )
-        return Parsing(self.features, self.parse_fn, as_uint8, skip_corrupt, cache_bytes)
+        bad = BadRecords.checked(owner, self.skip_bad_records, self.max_ignored)
+        if bad is not None and self.parse_fn is None:
+            raise ValueError(
+                f"{owner} got skip_bad_records= without parse_fn=. Give the function that fails for bad records. "
+                f"skip_corrupt=True skips records whose checksum does not match."
+            )
+        return Parsing(
+            self.features, self.parse_fn, as_uint8, skip_corrupt, cache_bytes, bad is not None, self.max_ignored
+        )
 
 
 def _check_features(owner: str, features: Any) -> None:
@@ -135,13 +146,14 @@ class SerializedSource(RecordSource):
         self._skip_corrupt = parsing.skip_corrupt
         self._cache = _RecordCache(parsing.cache_bytes)
         self._skipped: set[int] = set()
-        self._drops_records = "skip_corrupt" if self._skip_corrupt else ""
+        self._bad = BadRecords.checked(self._owner, parsing.skip_bad_records, parsing.max_ignored)
+        self._drops_records = "skip_corrupt" if self._skip_corrupt else "skip_bad_records" if self._bad else ""
         self._set_up(files.num_records, options)
 
     @property
     def num_skipped(self) -> int:
-        """Corrupt records skipped so far, each counted once, over all shards."""
-        return len(self._skipped)
+        """Corrupt and bad records left out so far by this process, each counted once, over all shards."""
+        return len(self._skipped) + (0 if self._bad is None else len(self._bad.numbers))
 
     @property
     def cached_bytes(self) -> int:
@@ -168,7 +180,7 @@ class SerializedSource(RecordSource):
         return _parsed_spec(self._first_parsed(), batch_dim)
 
     def _first_parsed(self) -> Any:
-        """The first record of this shard that is not corrupt. It sets the structure of the batches."""
+        """The first record of this shard that is not left out. It sets the structure of the batches."""
         return self._batching.memo.get("first", self._read_first)
 
     def _read_first(self) -> Any:
@@ -177,6 +189,8 @@ class SerializedSource(RecordSource):
             kept, records = self._records(numbers_of(number)) if count_of(number) else ([], [])
             if kept:
                 return next(iter(records))
+        if self._bad is not None and self._bad.numbers:
+            raise SpecError(f"{self._owner}: all {self.num_records} records are bad.")
         raise RecordFileError(f"{self._owner}: all {self.num_records} records are corrupt.")
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
@@ -205,6 +219,8 @@ class SerializedSource(RecordSource):
 
         A `parse_fn` may write each record to the same array, so callers must copy each record before taking the next.
         """
+        if self._bad is not None:
+            numbers = self._bad.without_known(numbers)
         if not self._cache.limit_bytes:
             return self._fresh(numbers)
         held = {number: self._cache.get(number) for number in numbers.tolist()}
@@ -242,8 +258,20 @@ class SerializedSource(RecordSource):
             self._note(errors, numbers)
             rows = [row for row in range(len(kept)) if row not in errors]
             kept, records = [kept[row] for row in rows], [records[row] for row in rows]
+        if self._parse is None:
+            return kept, records
+        if self._bad is not None:
+            # How many rows a batch has is known when all of them are parsed.
+            return self._bad.made(kept, lambda row: self._parsed_copy(records[row]), self._describe)
         # A generator, because a StopIteration of the user's function would silently end a `map`.
-        return kept, records if self._parse is None else (self._parse(record) for record in records)
+        return kept, (self._parse(record) for record in records)
+
+    def _parsed_copy(self, serialized: bytes) -> Any:
+        assert self._parse is not None
+        record = self._parse(serialized)
+        if record is None:
+            raise SpecError("parse_fn returned None.")
+        return map_structure(_copied, record)
 
 
 def _copied(leaf: Any) -> Any:

@@ -33,6 +33,11 @@ class TFRecordSource(SerializedSource):
       with `parse_fn`: the results of `parse_fn` for each record, stacked;
       with `as_uint8`: a uint8 matrix [batch, bytes] of records that have the same length.
 
+    >>> files = write_tfrecords([b"1", b"two", b"3"], "numbers.tfrecord")
+    >>> source = TFRecordSource(files, batch_size=3, epochs=1, parse_fn=int, skip_bad_records=True)
+    >>> source.batch(0), source.num_skipped
+    (array([1, 3]), 1)
+
     Args:
       files: a path, URL or glob, or several. URLs, such as `s3://bucket/train-*`, need fsspec and the driver of the
         store (docs/sources.md). Files are read in this order, and those of a glob in order of their names. A
@@ -45,6 +50,11 @@ class TFRecordSource(SerializedSource):
       as_uint8: return records as rows of bytes. All records must have the same length.
       skip_corrupt: skip corrupt records and everything after a broken header, and count them (`num_skipped`,
         `lost_bytes`). Batches with corrupt records are smaller. By default corrupt records raise.
+      skip_bad_records: leave out each record for which `parse_fn` raises an exception or returns None. Its batch is
+        smaller then, or empty. Each is counted once (`num_skipped`) and named in a warning. By default its exception is
+        raised. Records whose dtypes or shapes differ always raise.
+      max_ignored: how many bad records may be left out. The exception of the next one is raised. None is no limit.
+        Worker processes count for themselves.
       cache_bytes: keep up to this many bytes of records in memory, parsed if `parse_fn` is given.
       verify: verify the checksum of each record. False saves 0.2 us per KB.
       access: "mmap", or "pread" for slow or unreliable storage. See `RecordFiles`.
@@ -83,6 +93,8 @@ class TFRecordSource(SerializedSource):
         across_epochs: bool = False,
         transform: Transform | None = None,
         skip_corrupt: bool = False,
+        skip_bad_records: bool = False,
+        max_ignored: int | None = None,
         cache_bytes: int = 0,
         verify: bool = True,
         access: Literal["mmap", "pread"] = "mmap",
@@ -92,7 +104,8 @@ class TFRecordSource(SerializedSource):
     ) -> None:
         options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
         options = options.checked(self._owner)
-        parsing = Parsing(features, parse_fn, as_uint8, skip_corrupt, cache_bytes).checked(self._owner, transform)
+        parsing = Parsing(features, parse_fn, as_uint8, skip_corrupt, cache_bytes, skip_bad_records, max_ignored)
+        parsing = parsing.checked(self._owner, transform)
         verify = flag(self._owner, "verify", verify)
         choice(self._owner, "access", access, ("mmap", "pread"))
         copies = checked(self._owner, local_cache, local_cache_bytes)

@@ -224,6 +224,9 @@ def rows_of_files() -> Iterator[tuple[str, Row]]:
         limited = partial(make, local_cache="r.copies")
         yield from rows(owner, limited, {"local_cache_bytes": NONE | ints(0, INT64)})
         yield from rows(owner, make, {"timeout_secs": NONE | SECS - {"zero"}})
+        yield from rows(owner, partial(make, parse_fn=len), {"skip_bad_records": FLAGS})
+        skipping = partial(make, parse_fn=len, skip_bad_records=True)
+        yield from rows(owner, skipping, {"max_ignored": NONE | ints(0, INT64)})
     yield from rows("TFRecordSource", tf_file, {"verify": FLAGS, "access": set()})
     yield from _rows_of_caches()
     for write in (sources.write_tfrecords, sources.write_array_records):
