@@ -17,26 +17,35 @@ from staging_tf1.graph.sink import Sink
 class Tally(Handler):
     """Finds the batches of failed steps: the gets that the graph counted, less those of the successful steps.
 
+    The graph counts gets, and does not say which step made one. So where a failed step was not alone, it is known how
+    many batches failed, and not which.
+
     Args:
       session: the session.
       sinks: those that its steps take from.
 
     Attributes:
-      numbers: for each sink, the numbers of the failed batches in the order of delivery.
+      numbers: for each sink, the numbers of the failed batches in the order of delivery, as far as they are known.
+      unknown: for each sink, how many batches failed besides those.
       last_is_torn: whether the last step has failed, but taken a batch. The positions are then ahead of the model.
     """
 
     def __init__(self, session: Any, sinks: Iterable[Sink]) -> None:
         self._session = session
-        self._succeeded: Counter[frozenset[Sink]] = Counter()
-        # How many steps have failed that take from a sink. A put takes from another pipeline's sink where one is staged
-        # behind the other, and a callable that was made before the start is not seen.
-        self._suspects: Counter[Sink] = Counter()
         self.numbers: dict[Sink, list[int]] = {sink: [] for sink in sinks}
-        self._counted = dict.fromkeys(self.numbers, 0)
+        self.unknown: Counter[Sink] = Counter()
+        self._counted: Counter[Sink] = Counter()
+        # How many steps are under way, have succeeded and have failed that take from a sink; the last two since it was
+        # settled. A put takes from another pipeline's sink where one is staged behind the other.
+        self._under_way: Counter[Sink] = Counter()
+        self._succeeded: Counter[Sink] = Counter()
+        self._suspects: Counter[Sink] = Counter()
+        # The sinks whose last step was under way together with others, or after a failed one before it was settled.
+        self._together: set[Sink] = set()
         self._lock = threading.Lock()
-        self._under_way = 0
-        self._last: frozenset[Sink] = frozenset()
+        # The sinks of the last step, if it has succeeded, and its thread; the last step that has failed.
+        self._last: tuple[frozenset[Sink], int] = frozenset(), 0
+        self._last_failed: Run | None = None
         self.last_is_torn = False
 
     def stage(self, look: Look) -> Stage | None:
@@ -45,65 +54,86 @@ class Tally(Handler):
 
     def before(self, run: Run) -> None:
         """Count a step as under way."""
-        if self._suspects:
-            # Other steps were under way when these had failed.
-            self.settle()
         with self._lock:
-            self._under_way += 1
+            if self._suspects:
+                # Other steps were under way when these had failed.
+                self._settle()
+            for sink in run.plan.sinks:
+                if self._under_way[sink] or sink in self._suspects:
+                    self._together.add(sink)
+                else:
+                    self._together.discard(sink)
+                self._under_way[sink] += 1
 
     def after(self, run: Run) -> None:
         """Count the batches of a step that has succeeded."""
         with self._lock:
-            self._under_way -= 1
-            self._succeeded[run.plan.sinks] += 1
-            self._last = run.plan.sinks
+            for sink in run.plan.sinks:
+                self._under_way[sink] -= 1
+                self._succeeded[sink] += 1
+            self._last = run.plan.sinks, threading.get_ident()
         self.last_is_torn = False
 
     def failed(self, run: Run, error: BaseException) -> None:
         """Suspect that a step has taken batches."""
         with self._lock:
-            self._under_way -= 1
-            self._suspects.update(run.plan.sinks)
+            for sink in run.plan.sinks:
+                self._under_way[sink] -= 1
+                self._suspects[sink] += 1
+            self._last, self._last_failed = (frozenset(), 0), run
 
     @property
     def is_settled(self) -> bool:
-        """Whether the batches of all failed steps have been found."""
+        """Whether the batches of all failed steps have been counted."""
         return not self._suspects
 
     def expected(self, sink: Sink) -> int:
         """Return how many batches steps have taken from `sink`, if none of them has failed since `settle`."""
-        return self._counted[sink] + sum(count for sinks, count in self._succeeded.items() if sink in sinks)
+        return self._counted[sink] + self._succeeded[sink]
+
+    def count_failed(self, sink: Sink) -> int:
+        """Return how many batches of `sink` went to failed steps."""
+        return len(self.numbers.get(sink, ())) + self.unknown[sink]
 
     def settle(self, others: Iterable[Sink] = ()) -> dict[Sink, Count]:
-        """Find the batches of the steps that failed since the last call. Return the counts of their sinks and `others`.
+        """Count the batches of the steps that failed since the last call. Return the counts of sinks.
 
-        While a step is running, which has taken some, too, nothing is found: the next call does.
+        These are the sinks of the failed steps, and `others`.
+
+        Nothing is found of a sink while a step is running that may have taken from it, too: the next call does.
         """
         with self._lock:
-            # Pipelines that start with their first step have no counts before it.
-            taken_from = {*self._suspects}.union(*self._succeeded) if self._suspects else set()
-            counts = counts_of({*taken_from, *others}, self._session)
-            if not self._under_way and taken_from:
-                for sink in taken_from & counts.keys():
-                    taken = counts[sink].taken
-                    failed = min(taken - self.expected(sink), self._suspects[sink])
+            return self._settle(others)
+
+    def _settle(self, others: Iterable[Sink] = ()) -> dict[Sink, Count]:
+        due = {sink for sink in self._suspects if not self._under_way[sink]}
+        counts = counts_of({*due, *others}, self._session)
+        for sink in due:
+            # Otherwise the session is gone.
+            if sink in counts:
+                taken = counts[sink].taken
+                failed = max(0, min(taken - self.expected(sink), self._suspects[sink]))
+                if sink in self._together:
+                    self.unknown[sink] += failed
+                else:
                     self.numbers[sink].extend(range(taken - failed, taken))
-                    self._counted[sink] = taken
-                self._succeeded.clear()
-                self._suspects.clear()
+                self._counted[sink], self._succeeded[sink] = taken, 0
+            del self._suspects[sink]
         return counts
 
     def taken_last(self, sink: Sink) -> list[int]:
         """Return how many batches had been taken before the last one; empty if that is unknown, or none was taken."""
-        expected = self.expected(sink) if not self._suspects else 0
+        expected = self.expected(sink) if sink not in self._suspects else 0
         return [expected - 1] if expected else []
 
     def note_last_step(self, error: BaseException) -> None:
-        """Add the batches of the last successful step to an error that was raised after it."""
+        """Add the batches of the last step, if it has succeeded, to an error that its thread raised after it."""
         with self._lock:
-            sinks = self._last if not self._under_way else frozenset()
-        for sink in sinks:
-            self._note_batches(error, "the step had", sink, self.taken_last(sink))
+            sinks, thread = self._last
+            if thread == threading.get_ident():
+                sinks = frozenset(sink for sink in sinks if not self._under_way[sink] and sink not in self._together)
+                for sink in sinks:
+                    self._note_batches(error, "the step had", sink, self.taken_last(sink))
 
     def _note_batches(self, error: BaseException, what: str, sink: Sink, taken: list[int]) -> None:
         for text in batches_taken(self._session, sink, taken)[1]:
@@ -111,11 +141,15 @@ class Tally(Handler):
 
     def settle_after(self, run: Run, error: BaseException, others: Iterable[Sink]) -> dict[Sink, Count]:
         """The same after a run that has failed with `error`."""
-        found = [len(self.numbers[sink]) for sink in run.plan.sinks]
-        counts = self.settle(others)
-        took = [len(self.numbers[sink]) > before for sink, before in zip(run.plan.sinks, found, strict=True)]
-        for sink, before in zip(run.plan.sinks, found, strict=True):
-            self._note_batches(error, "the failed step had", sink, self.numbers[sink][before:])
+        sinks = run.plan.sinks
+        with self._lock:
+            known = {sink: len(self.numbers[sink]) for sink in sinks}
+            before = {sink: self.count_failed(sink) for sink in sinks}
+            counts = self._settle(others)
+            took = [self.count_failed(sink) > before[sink] for sink in sinks]
+            if self._last_failed is run:
+                for sink in sinks:
+                    self._note_batches(error, "the failed step had", sink, self.numbers[sink][known[sink] :])
         # A signal interrupts a step only while it waits for a pipeline: if it took from all, it had succeeded.
         self.last_is_torn = any(took) and (isinstance(error, Exception) or not all(took))
         return counts

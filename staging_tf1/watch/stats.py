@@ -39,8 +39,9 @@ class PipelineStats:
         None if unknown.
       occupancy: mean number of elements that a step found.
       capacity: elements that there is room for.
-      failed_batches: the numbers of the batches that steps took which then failed, counted from 0 in the order of
-        delivery; empty for a queue.
+      failed: batches that steps took which then failed; 0 for a queue.
+      failed_batches: the numbers of these batches, counted from 0 in the order of delivery. If a failed step was under
+        way together with others, its batch is unknown, and only `failed` counts it.
       failed_numbers: the same batches by their numbers in the source, or in the tower's shard of it, as
         `source.record_ids` takes them; empty if no random-access source is read.
       last_number: the number, in the same way, of the batch that steps took last; None if unknown.
@@ -89,6 +90,7 @@ class PipelineStats:
     autotune: bool = False
     recent_waited_shares: tuple[float, ...] = ()
     one_by_one: str = ""
+    failed: int = 0
 
     @property
     def waited_share(self) -> float | None:
@@ -142,6 +144,8 @@ class PipelineStats:
             waited = f"steps waited {self.wait_secs:.2f} s for input, feed threads"
         if self.failed_numbers:
             held += f"; failed steps had batches {', '.join(map(str, self.failed_numbers))} (source.record_ids)"
+        if self.failed > len(self.failed_batches):
+            held += f"; failed steps had {self.failed - len(self.failed_batches)} unknown batches"
         return (
             f"{self.name}: {self.batches} batches{moved}; {waited} "
             f"{self.feeder_wait_secs:.2f} s for room; occupancy {self.occupancy:.1f} of {self.capacity}{held}; "
@@ -217,11 +221,13 @@ def stats_of(
         pools = run.pools_of(tower) if run is not None else []
         steps = list(reading(pipeline)[tower : tower + 1])
         numbers = tuple(failed.numbers.get(sink, ())) if failed is not None else ()
-        record = _record(pipeline, sink, counts[sink].gets, threads, steps, failed=numbers, loop_secs=loop_secs)
+        record = _record(pipeline, sink, counts[sink].gets, threads, steps, loop_secs)
         last, _ = batches_taken(session, sink, [counts[sink].taken - 1])
         stats.append(
             replace(
                 record,
+                failed=failed.count_failed(sink) if failed is not None else 0,
+                failed_batches=numbers,
                 failed_numbers=tuple(batches_taken(session, sink, numbers)[0]),
                 last_number=last[0] if last else None,
                 positions=positions.get(pipeline, ()),
@@ -243,8 +249,6 @@ def _record(
     figures: GetFigures,
     threads: list[ThreadState],
     steps: list[ThreadState],
-    *,
-    failed: tuple[int, ...],
     loop_secs: float,
 ) -> PipelineStats:
     states = threads + steps
@@ -259,7 +263,6 @@ def _record(
         source_cpu_secs=sum(state.source_secs * state.cores_in_source for state in states),
         occupancy=figures.occupancy,
         capacity=sink.capacity,
-        failed_batches=failed,
         ignored=sum(state.ignored for state in states),
         loop_secs=loop_secs,
         full_bytes=full_bytes(sink, states),

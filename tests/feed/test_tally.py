@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import hypothesis.strategies as st
@@ -112,6 +113,123 @@ def test_a_step_that_fails_before_it_takes_costs_no_batch(graph: Any) -> None:
         assert by_name(batches) == {"x/0": [], "x/1": []}
 
 
+class Played:
+    """A step of a script: begins, takes its batches, ends well or not; or fails before it takes."""
+
+    def __init__(self, towers: frozenset[int]) -> None:
+        self.towers = towers
+        self.run: Any = None
+        self.numbers: dict[int, int] = {}
+        self.has_failed = False
+        # Another one that takes from the same tower was under way, or had failed and was not settled.
+        self.beside: set[int] = set()
+
+
+# In turn, which of three threads goes on, what its next step takes from, and whether that step fails where it can.
+TOWERS_OF_STEP = st.sampled_from([frozenset([0]), frozenset([1]), EVERY])
+SCRIPTS = st.lists(st.tuples(st.integers(0, 2), TOWERS_OF_STEP, st.booleans()), max_size=30)
+
+
+@settings(max_examples=examples(30))
+@given(SCRIPTS)
+def test_only_a_step_that_was_alone_has_its_batch_named(script: list[tuple[int, frozenset[int], bool]]) -> None:
+    with tf.Graph().as_default() as graph, tf.Session() as sess:
+        played = Steps(graph, sess)
+        tally = Tally(sess, played.sinks)
+        threads: dict[int, Played] = {}
+        steps: list[Played] = []
+        taken = dict.fromkeys(EVERY, 0)
+
+        def end(thread: int, fails: bool) -> None:
+            step = threads.pop(thread)
+            step.has_failed = fails
+            if fails:
+                tally.failed(step.run, RuntimeError())
+                tally.settle()
+            else:
+                tally.after(step.run)
+
+        for thread, towers, fails in script:
+            step = threads.get(thread)
+            if step is None:
+                step = threads[thread] = Played(towers)
+                step.run = begun(tally, frozenset(played.sinks[tower] for tower in towers))
+                for other in threads.values():
+                    if other is not step:
+                        step.beside |= towers & other.towers
+                        other.beside |= towers & other.towers
+                steps.append(step)
+            elif step.numbers or fails:
+                end(thread, fails)
+            else:
+                played.take(step.towers)
+                for tower in step.towers:
+                    step.numbers[tower], taken[tower] = taken[tower], taken[tower] + 1
+        for thread in list(threads):
+            end(thread, fails=True)
+        for tower, sink in enumerate(played.sinks):
+            failed = [step for step in steps if step.has_failed and tower in step.numbers]
+            assert tally.count_failed(sink) == len(failed), "the number is right"
+            assert {*tally.numbers[sink]} <= {step.numbers[tower] for step in failed}, "none that did not fail"
+            alone = [step.numbers[tower] for step in failed if tower not in step.beside]
+            assert {*alone} <= {*tally.numbers[sink]}, "and each one that was alone"
+
+
+def test_two_threads_and_one_fails_so_no_batch_is_named(graph: Any) -> None:
+    x = staging.staged(ArraySource(np.arange(6), batch_size=1, epochs=1), name="p")
+    took, go_on = threading.Event(), threading.Event()
+
+    def fails_late(value: Any) -> Any:
+        took.set()
+        go_on.wait(20)
+        raise ValueError("late")
+
+    bad = tf.py_func(fails_late, [x], tf.int64)
+    errors: list[BaseException] = []
+    with staging.StagingSession() as sess:
+
+        def run() -> None:
+            with pytest.raises(tf.errors.OpError) as caught:
+                sess.run(bad)
+            errors.append(caught.value)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        assert took.wait(20)
+        assert sess.run(x).tolist() == [1]
+        go_on.set()
+        thread.join(20)
+        (stats,) = sess.stats()
+        assert (stats.failed, stats.failed_batches, stats.failed_numbers) == (1, (), ())
+        assert str(stats).count("failed steps had 1 unknown batches") == 1
+        assert not getattr(errors[0], "__notes__", ())
+        with pytest.raises(tf.errors.OpError) as caught:
+            sess.run(bad)
+        (stats,) = sess.stats()
+        assert (stats.failed, stats.failed_batches, stats.failed_numbers) == (2, (2,), (2,))
+        assert caught.value.__notes__ == ["the failed step had batch 2 of 'p' (its records: source.record_ids(2))"]
+
+
+def test_only_the_thread_of_the_last_step_hears_of_its_batch(graph: Any) -> None:
+    staging.staged(ArraySource(np.arange(6), batch_size=1), name="p")
+    with staging.StagingSession() as sess:
+        tally = sess._hook.runtime.steps.tally
+        x = pipelines_of(graph)[0].sinks[0].get.batch
+        assert sess.run(x).tolist() == [0]
+        told: list[ValueError] = []
+
+        def elsewhere() -> None:
+            told.append(ValueError())
+            tally.note_last_step(told[0])
+
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join(20)
+        tally.note_last_step(own := ValueError())
+    assert not getattr(told[0], "__notes__", ())
+    assert own.__notes__ == ["the step had batch 0 of 'p' (its records: source.record_ids(0))"]
+
+
 def test_batches_of_several_failed_steps_may_be_found_at_once(graph: Any) -> None:
     with tf.Session() as sess:
         played = Steps(graph, sess)
@@ -123,7 +241,8 @@ def test_batches_of_several_failed_steps_may_be_found_at_once(graph: Any) -> Non
         for run in under_way:
             batches.failed(run, RuntimeError())
         batches.settle()
-        assert by_name(batches) == {"x/0": [1], "x/1": [1, 2]}
+        assert by_name(batches) == {"x/0": [1], "x/1": []}
+        assert [batches.count_failed(sink) for sink in played.sinks] == [1, 2]
 
 
 def test_each_session_has_failed_batches_of_its_own(graph: Any) -> None:

@@ -86,7 +86,7 @@ def check_account(plan: Plan, outcome: Outcome, good: list[list[list[int]]]) -> 
     # In the order of delivery, which is the order of the batches where that is promised.
     for batches, got, record in zip(good, outcome.got, outcome.stats[-plan.towers :]):
         assert record.batches == len(batches), f"{record.name} counts {record.batches} of {len(batches)}"
-        assert len(record.failed_batches) == len(batches) - len(got), "an account of every batch"
+        assert record.failed == len(batches) - len(got), "an account of every batch"
         if plan.in_order:
             left = [ids for number, ids in enumerate(batches) if number not in record.failed_batches]
             assert got == left, "the right account"
