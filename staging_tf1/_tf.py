@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -179,10 +179,16 @@ def has_one_op_thread(session: Any) -> bool:
     return config is not None and config.inter_op_parallelism_threads == 1
 
 
+class _OwnFetches(list[Any]):
+    """The fetches of a run that its session's entry does not see, in a list."""
+
+
 def run_unwrapped(session: Any, fetches: Any, feed_dict: Any | None = None, options: Any | None = None) -> Any:
-    """`Session.run` past the wrapper of one session's `run`, and past `wrap_runs`: for the package's own runs."""
-    run = type(session).run
-    return getattr(run, _UNWATCHED, run)(session, fetches, feed_dict, options or _NO_LIMIT)
+    """`Session.run` past the entry of the session, and past `wrap_runs`: for the package's own runs.
+
+    The mark is on the fetches: a thread-local one would also apply to what a signal handler runs meanwhile.
+    """
+    return type(session).run(session, _OwnFetches([fetches]), feed_dict, options or _NO_LIMIT)[0]
 
 
 def free_run_lock(graph: Any, secs: float = 1.0) -> None:
@@ -377,7 +383,6 @@ def log_no_renamed_names(module: Any) -> None:
         module._tfmw_print_deprecation_warnings = False
 
 
-# The attribute of a wrapped `run` that holds the original.
 _NO_EVENT = contextlib.nullcontext()
 
 
@@ -396,40 +401,149 @@ def is_profiled() -> bool:
     return bool(enabled() if callable(enabled) else enabled)
 
 
-_UNWATCHED = "_staging_tf1_unwatched"
+class Entry(Protocol):
+    """What the runs of one session enter. `call(fetches, feed_dict)` is TensorFlow's own part of a run."""
+
+    def run(self, fetches: Any, feed_dict: Any, call: Callable[[Any, Any], Any]) -> Any:
+        """Do a run."""
+
+    def set_up_parts(self, fetches: Any, feeds: Any, call: Callable[[], str]) -> str:
+        """Begin a partial run: return the handle that `call` returns."""
+
+    def run_part(self, handle: str, fetches: Any, feed_dict: Any, call: Callable[[Any, Any], Any]) -> Any:
+        """Do a part of a partial run."""
+
+
+# The attribute of a session that holds its entry.
+_ENTRY = "_staging_tf1_entry"
+# What acts around the runs of all sessions: see `wrap_runs`.
+_wrapper: Callable[[Any, Any, Any, Callable[[], Any]], Any] | None = None
+# The same, see `wrap_inner_runs`.
+_inner_wrapper: Callable[..., Any] | None = None
+
+
+def enter_runs(session: Any, entry: Entry | None) -> None:
+    """Let each later run of `session` enter `entry`, whatever it is called by; None undoes that.
+
+    The class's methods find the entry when they are called. An attribute of the session in place of its `run` would
+    miss a `sess.run` that the program has bound before, and each callable that was made before.
+    """
+    if entry is None:
+        vars(session).pop(_ENTRY, None)
+    else:
+        setattr(session, _ENTRY, entry)
 
 
 def wrap_runs(wrapper: Callable[[Any, Any, Any, Callable[[], Any]], Any]) -> None:
     """Let `wrapper(session, fetches, feed_dict, call)` do every later run of every session; `call()` is the run itself.
 
-    The class is patched: a wrapper that is an attribute of a session would keep the session alive. Callables of
-    `make_callable` count as runs, except those of TensorFlow's queue runners.
+    Callables of `make_callable` count as runs, except those of TensorFlow's queue runners.
     """
-    sessions, run = _session.BaseSession, _session.BaseSession.run
-    partial_run, make_callable = sessions.partial_run, sessions.make_callable
+    global _wrapper
+    _wrapper = wrapper
+
+
+def wrap_inner_runs(wrapper: Callable[..., Any]) -> None:
+    """Let `wrapper(run, session, fetches, feed_dict, options, run_metadata)` make every later run of every session.
+
+    It is the innermost: an entry and the wrapper of `wrap_runs` come before it. `run(fetches, feed_dict, options,
+    run_metadata)` is TensorFlow's own.
+    """
+    global _inner_wrapper
+    _inner_wrapper = wrapper
+
+
+def unwrapped_session(session: Any) -> Any:
+    """Return the session that makes the runs of `session`, which may be a wrapper of `tfdbg` around it."""
+    while not isinstance(session, _session.BaseSession) and hasattr(session, "session"):
+        session = session.session
+    return session
+
+
+def plain_callable(session: Any, *arguments: Any) -> Callable[..., Any]:
+    """`Session.make_callable`, whose callables are not seen as runs unless they have a feed list."""
+    made: Callable[..., Any] = _make_callable(session, *arguments)
+    return made
+
+
+def _enters(session: Any) -> bool:
+    return _ENTRY in session.__dict__ or _wrapper is not None
+
+
+def _enter(session: Any, handle: str | None, fetches: Any, feed_dict: Any, call: Callable[[Any, Any], Any]) -> Any:
+    """Do a run: all ways to run a session lead here."""
+    entry: Entry | None = session.__dict__.get(_ENTRY)
+    if entry is None:
+        run = functools.partial(call, fetches, feed_dict)
+    elif handle is None:
+        run = functools.partial(entry.run, fetches, feed_dict, call)
+    else:
+        run = functools.partial(entry.run_part, handle, fetches, feed_dict, call)
+    return run() if _wrapper is None else _wrapper(session, fetches, feed_dict, run)
+
+
+def _patch_sessions() -> Callable[..., Any]:
+    """Let the runs of all sessions go through `_enter`. Return the class's own `make_callable`."""
+    sessions = _session.BaseSession
+    # `run` and `partial_run` call it. The program's own patches of `run`, such as TensorFlow's ProfileContext, come
+    # before it, and may be removed at any time.
+    run = getattr(sessions._run, _ORIGINAL, sessions._run)
+    set_up = getattr(sessions.partial_run_setup, _ORIGINAL, sessions.partial_run_setup)
+    make_callable: Callable[..., Any] = getattr(sessions.make_callable, _ORIGINAL, sessions.make_callable)
+
+    def inner_run(self: Any, handle: Any, fetches: Any, feed_dict: Any, options: Any, run_metadata: Any) -> Any:
+        if _inner_wrapper is None or handle is not None or self._closed:
+            return run(self, handle, fetches, feed_dict, options, run_metadata)
+        return _inner_wrapper(functools.partial(run, self, None), self, fetches, feed_dict, options, run_metadata)
 
     @functools.wraps(run)
-    def watched_run(
-        self: Any, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
-    ) -> Any:
-        return wrapper(
-            self, fetches, feed_dict, functools.partial(run, self, fetches, feed_dict, options, run_metadata)
-        )
+    def entered_run(self: Any, handle: Any, fetches: Any, feed_dict: Any, options: Any, run_metadata: Any) -> Any:
+        if type(fetches) is _OwnFetches:
+            return run(self, handle, fetches, feed_dict, options, run_metadata)
+        if not _enters(self):
+            return inner_run(self, handle, fetches, feed_dict, options, run_metadata)
+        call = functools.partial(inner_run, self, handle, options=options, run_metadata=run_metadata)
+        return _enter(self, handle, fetches, feed_dict, call)
 
-    @functools.wraps(partial_run)
-    def watched_partial_run(self: Any, handle: Any, fetches: Any, feed_dict: Any = None) -> Any:
-        return wrapper(self, fetches, feed_dict, functools.partial(partial_run, self, handle, fetches, feed_dict))
+    @functools.wraps(set_up)
+    def entered_set_up(self: Any, fetches: Any, feeds: Any = None) -> Any:
+        entry: Entry | None = self.__dict__.get(_ENTRY)
+        call = functools.partial(set_up, self, fetches, feeds)
+        return call() if entry is None else entry.set_up_parts(fetches, feeds, call)
 
     @functools.wraps(make_callable)
-    def watched_make_callable(self: Any, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Any:
-        call = make_callable(self, fetches, feed_list, accept_options)
+    def entered_make_callable(self: Any, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Any:
+        plain = make_callable(self, fetches, feed_list, accept_options)
+        # With a feed list, it goes through `run`. A queue runner is no step: it may wait for room.
         if feed_list is not None or in_queue_runner():
-            # With a feed list, the callable goes through `run`.
-            return call
-        return lambda *args, **kwargs: wrapper(self, fetches, None, functools.partial(call, *args, **kwargs))
+            return plain
 
-    setattr(watched_run, _UNWATCHED, run)
-    sessions.run, sessions.partial_run, sessions.make_callable = watched_run, watched_partial_run, watched_make_callable
+        def step(*options: Any, **named: Any) -> Any:
+            if not _enters(self):
+                return plain(*options, **named)
+
+            def call(wanted: Any, feeds: Any) -> Any:
+                if wanted is fetches and not feeds:
+                    return plain(*options, **named)
+                return type(self).run(self, _OwnFetches([wanted]), feeds, *options, **named)[0]
+
+            return _enter(self, None, fetches, None, call)
+
+        return step
+
+    for name, entered, original in (
+        ("_run", entered_run, run),
+        ("partial_run_setup", entered_set_up, set_up),
+        ("make_callable", entered_make_callable, make_callable),
+    ):
+        setattr(entered, _ORIGINAL, original)
+        setattr(sessions, name, entered)
+    return make_callable
+
+
+# An attribute of an entered method: TensorFlow's. A second import of this module must not enter twice.
+_ORIGINAL = "_staging_tf1_original"
+_make_callable = _patch_sessions()
 
 
 # TensorFlow 2.18 and later convert to a number in two steps, so a number out of range wraps as with numpy 1.
@@ -487,29 +601,6 @@ def replaces_inner_run(session: Any) -> bool:
     """Whether the class of `session` replaces the inner steps of `Session.run`."""
     kind = type(session)
     return any(getattr(kind, name) is not getattr(_session.BaseSession, name) for name in ("_do_run", "_do_call"))
-
-
-_INNER_RUN = "_staging_tf1_inner_run"
-
-
-def wrap_inner_runs(wrapper: Callable[..., Any]) -> None:
-    """Let `wrapper(run, session, fetches, feed_dict, options, run_metadata)` make the runs of every session.
-
-    `run(fetches, feed_dict, options, run_metadata)` is TensorFlow's own. What is patched is `_run` of the class, behind
-    all that may wrap `run`: debuggers, profilers, subclasses. A second call does nothing.
-    """
-    inner = _session.BaseSession._run
-    if hasattr(inner, _INNER_RUN):
-        return
-
-    @functools.wraps(inner)
-    def wrapped(self: Any, handle: Any, fetches: Any, feed_dict: Any, options: Any, run_metadata: Any) -> Any:
-        if handle is not None or self._closed:
-            return inner(self, handle, fetches, feed_dict, options, run_metadata)
-        return wrapper(functools.partial(inner, self, None), self, fetches, feed_dict, options, run_metadata)
-
-    setattr(wrapped, _INNER_RUN, inner)
-    _session.BaseSession._run = wrapped
 
 
 _RUNNER_THREAD = "QueueRunnerThread-"

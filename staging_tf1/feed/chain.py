@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from staging_tf1._tf import in_queue_runner
+from staging_tf1._tf import enter_runs
 from staging_tf1.feed.compiled_runs import compile_runs
 from staging_tf1.feed.pipeline import Pipeline, areas_taken, pipelines_of
 from staging_tf1.fork import refuse_if_forked
@@ -65,12 +65,20 @@ class Run:
       call: called with the puts and feeds; makes the run, and returns the values of the fetches.
       profile: its event in TensorFlow's profile.
       counts: after a failed run, what the graph counts of the sinks; empty if the session is gone.
+      is_part: whether it is a part of a partial run.
     """
 
-    __slots__ = ("call", "counts", "feeds", "fetches", "plan", "profile", "puts")
+    __slots__ = ("call", "counts", "feeds", "fetches", "is_part", "plan", "profile", "puts")
 
-    def __init__(self, plan: RunPlan, fetches: Any, feeds: Any, call: Callable[[list[Any], Any], Any]) -> None:
-        self.plan, self.fetches, self.feeds, self.call = plan, fetches, feeds, call
+    def __init__(
+        self,
+        plan: RunPlan,
+        fetches: Any,
+        feeds: Any,
+        call: Callable[[list[Any], Any], Any],
+        is_part: bool = False,
+    ) -> None:
+        self.plan, self.fetches, self.feeds, self.call, self.is_part = plan, fetches, feeds, call, is_part
         self.puts: list[Any] = []
         self.profile: Any = None
         self.counts: Mapping[Sink, Any] = {}
@@ -91,6 +99,8 @@ class Stage(NamedTuple):
     after: Callable[[Run], None] | None = None
     # Called, from the innermost handler outwards, if `before` has returned and the run has failed since.
     failed: Callable[[Run, BaseException], None] | None = None
+    # Why a partial run cannot do these fetches, for messages; "" if it can.
+    whole: str = ""
 
 
 class Handler:
@@ -153,7 +163,7 @@ class ForkGuard(Handler):
 
 
 class Chain:
-    """Wraps `run` and `make_callable` of one session, as attributes of that session, until it is closed.
+    """What the runs of one session enter, until it is closed: all that `_tf.Entry` names.
 
     The package's own runs are no steps, and go past it (`_tf.run_unwrapped`).
 
@@ -162,24 +172,26 @@ class Chain:
 
     Attributes:
       handlers: the handlers, outermost first.
-      raise_cause: called with the error of a run, before the handlers are told. Raises what has ended the run in place
+      raise_cause: called with a run and its error, before the handlers are told. Raises what has ended the run in place
         of TensorFlow's error; returns if that is the error itself.
     """
 
     def __init__(self, session: Any) -> None:
         self.session = session
-        self._run_before: Callable[..., Any] = session.run
-        self._make_before: Callable[..., Any] = session.make_callable
-        self.handlers: tuple[Handler, ...] = ()
-        self.raise_cause: Callable[[BaseException], None] = lambda error: None
-        session.run, session.make_callable = self.run, self.make_callable
+        self.raise_cause: Callable[[Run, BaseException], None] = lambda run, error: None
+        # The sinks that each partial run has yet to take from, by its handle. Without an entry, there are none.
+        self._parts: dict[str, frozenset[Sink]] = {}
+        self.install(())
+        enter_runs(session, self)
 
     def install(self, handlers: Sequence[Handler]) -> None:
         """Let the runs go through `handlers`, outermost first."""
         self.handlers = tuple(handlers)
         self._pipelines = pipelines_of(self.session.graph)
         self._sinks = areas_taken(self._pipelines)
-        self._plans = ByFetches(self._compile)
+        self._plans = ByFetches(partial(self._compile, frozenset(self._sinks.values())))
+        # The same for the parts of partial runs, by the sinks that they may take from.
+        self._plans_of_parts: dict[frozenset[Sink], ByFetches[RunPlan]] = {}
 
     def close_handlers(self) -> None:
         """Close the handlers, the innermost first. May be called twice."""
@@ -187,65 +199,76 @@ class Chain:
             handler.close()
 
     def close(self) -> None:
-        """The same; the session then runs unwrapped."""
-        self.session.run, self.session.make_callable = self._run_before, self._make_before
+        """The same; the session's runs then enter nothing."""
+        enter_runs(self.session, None)
         self.close_handlers()
 
     def plan(self, fetches: Any, feed_dict: Any | None) -> RunPlan:
         """Return what is done for a run of `fetches`."""
         return self._plans.of(fetches, feed_dict)
 
-    def _compile(self, fetches: Any, fed: list[Any]) -> RunPlan:
+    def _compile(self, takes_from: frozenset[Sink], fetches: Any, fed: list[Any]) -> RunPlan:
         try:
             ops = ops_of_run(self.session.graph, fetches, fed)
         except (KeyError, TypeError, ValueError):
             # Only Session.run understands these fetches, or can say what is wrong.
             ops = {}
-        sinks = frozenset(sink for name, sink in self._sinks.items() if name in ops)
+        sinks = takes_from & {sink for name, sink in self._sinks.items() if name in ops}
         pipelines = tuple(pipeline for pipeline in self._pipelines if not sinks.isdisjoint(pipeline.sinks))
         look = Look(self.session.graph, fetches, fed, ops, sinks, pipelines)
         stages = [stage for handler in self.handlers if (stage := handler.stage(look)) is not None]
         event = " ".join(["step", *(pipeline.name for pipeline in pipelines)]) if sinks else _RUN
         return RunPlan(event, sinks, pipelines, tuple(stages))
 
-    def run(
-        self, fetches: Any, feed_dict: Any | None = None, options: Any | None = None, run_metadata: Any | None = None
+    def run(self, fetches: Any, feed_dict: Any, call: Callable[[Any, Any], Any]) -> Any:
+        """Do a run of the program's: `Session.run`, or a callable of `Session.make_callable`.
+
+        Args:
+          fetches: what it fetches.
+          feed_dict: what it feeds.
+          call: called with fetches and feeds, these or more. Returns the values of the fetches.
+        """
+
+        def with_puts(puts: Sequence[Any], feeds: Any) -> Any:
+            return call([fetches, puts], feeds)[0] if puts else call(fetches, feeds)
+
+        return self.execute(self.plan(fetches, feed_dict), fetches, feed_dict, with_puts)
+
+    def set_up_parts(self, fetches: Any, feeds: Any, call: Callable[[], str]) -> str:
+        """Begin a partial run. TensorFlow takes its batch now.
+
+        Raises:
+          RuntimeError: a handler has more to do around the run than a partial run allows.
+        """
+        plan = self.plan(fetches, feeds)
+        for stage in plan.stages:
+            if stage.whole:
+                raise RuntimeError(f"partial_run_setup() got fetches that only a whole run can do: {stage.whole}")
+        handle = call()
+        if plan.sinks:
+            self._parts[handle] = plan.sinks
+        return handle
+
+    def run_part(self, handle: str, fetches: Any, feed_dict: Any, call: Callable[[Any, Any], Any]) -> Any:
+        """Do a part of a partial run. The first one that needs the batch of a sink counts as the step that takes it."""
+        left = self._parts.pop(handle, frozenset())
+        plans = self._plans_of_parts.get(left)
+        if plans is None:
+            plans = self._plans_of_parts[left] = ByFetches(partial(self._compile, left))
+        plan = plans.of(fetches, feed_dict)
+        result = self.execute(plan, fetches, feed_dict, lambda puts, feeds: call(fetches, feeds), is_part=True)
+        if left - plan.sinks:
+            self._parts[handle] = left - plan.sinks
+        return result
+
+    def execute(
+        self,
+        plan: RunPlan,
+        fetches: Any,
+        feeds: Any,
+        call: Callable[[list[Any], Any], Any],
+        is_part: bool = False,
     ) -> Any:
-        """Run `fetches`, in place of the session's own `run`."""
-        call = partial(self.run_session, fetches, options=options, run_metadata=run_metadata)
-        return self.execute(self.plan(fetches, feed_dict), fetches, feed_dict, call)
-
-    def make_callable(self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False) -> Any:
-        """Make a callable that runs `fetches`, in place of the session's own `make_callable`."""
-        plain = self.plain_callable(fetches, feed_list, accept_options)
-        # With a feed list, it goes through `run`. A queue runner is no step: it may wait for room.
-        if feed_list is not None or in_queue_runner():
-            return plain
-
-        def step(*options: Any, **named: Any) -> Any:
-            def call(puts: Sequence[Any], feeds: Any) -> Any:
-                if puts or feeds:
-                    return self.run_session(fetches, puts, feeds, *options, **named)
-                return plain(*options, **named)
-
-            return self.execute(self.plan(fetches, None), fetches, None, call)
-
-        return step
-
-    def plain_callable(self, *arguments: Any) -> Callable[..., Any]:
-        """Return what the session's own `make_callable` returns for these arguments."""
-        made: Callable[..., Any] = self._make_before(*arguments)
-        return made
-
-    def run_session(
-        self, fetches: Any, puts: Sequence[Any], feeds: Any, options: Any = None, run_metadata: Any = None
-    ) -> Any:
-        """Return the values of `fetches`, from the session's own `run` together with `puts`."""
-        if not puts:
-            return self._run_before(fetches, feeds, options, run_metadata)
-        return self._run_before([fetches, puts], feeds, options, run_metadata)[0]
-
-    def execute(self, plan: RunPlan, fetches: Any, feeds: Any, call: Callable[[list[Any], Any], Any]) -> Any:
         """Make one run.
 
         Args:
@@ -253,10 +276,11 @@ class Chain:
           fetches: what it fetches.
           feeds: what the user feeds.
           call: called with the puts to add to the run, and all feeds. Returns the values of `fetches`.
+          is_part: whether it is a part of a partial run.
         """
-        run, stages, entered = Run(plan, fetches, feeds, call), plan.stages, 0
+        run, stages, entered = Run(plan, fetches, feeds, call, is_part), plan.stages, 0
         try:
-            for before, _, _ in stages:
+            for before, _, _, _ in stages:
                 if before is not None:
                     before(run)
                 entered += 1
@@ -281,7 +305,7 @@ class Chain:
         """Tell `stages`, from the last to the first, that `run` has failed. Return what to raise."""
         cause = error
         try:
-            self.raise_cause(error)
+            self.raise_cause(run, error)
         except BaseException as named:
             cause = named
         for stage in reversed(stages):

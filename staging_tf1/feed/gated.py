@@ -105,7 +105,8 @@ class GatedRuns(Handler):
             return Stage(before=partial(self._make_saving, savers))
         takes = any(pipeline.cluster is not None for pipeline in look.pipelines) and not savers
         leave = partial(self._leave, takes)
-        return Stage(partial(self._enter, takes, savers), leave, leave)
+        whole = "in a cluster, a batch and all that a step does with it are one run. Fetch all of them in one run()."
+        return Stage(partial(self._enter, takes, savers), leave, leave, whole if takes else "")
 
     def _enter(self, takes: bool, savers: frozenset[str], run: Run) -> None:
         if savers:

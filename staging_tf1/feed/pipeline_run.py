@@ -211,6 +211,11 @@ def runs_in(session: Any, pipelines: Iterable[Pipeline]) -> list[PipelineRun]:
     return [run for pipeline in pipelines if (run := run_in(session, pipeline)) is not None]
 
 
+def first_error(runs: Iterable[PipelineRun]) -> BaseException | None:
+    """Return the first exception of a feed thread of `runs`, or None."""
+    return next((run.error for run in runs if run.error is not None), None)
+
+
 def end_run(run: PipelineRun) -> None:
     """Stop and join a run, so that its pipeline can be started again in its session.
 

@@ -64,7 +64,7 @@ class SinkRun:
         self.sink, self._gate = sink, gate if sink.repair is not None else None
         self._session = session
         self._open_producers = producers
-        self._closed = self._cancelled = False
+        self._closed = self._cancelled = self._ended_before = False
         self._lock = threading.Lock()
         # Held while a callable is made.
         self._making = threading.Lock()
@@ -183,7 +183,7 @@ class SinkRun:
         with self._lock:
             if self._closed:
                 return
-            self._closed = True
+            self._closed, self._ended_before = True, not self._cancelled
         run_unwrapped(self._session, self.sink.close)
 
     @property
@@ -194,7 +194,7 @@ class SinkRun:
     @property
     def cancelled(self) -> bool:
         """Whether an error or a stop ended it, rather than the end of the source."""
-        return self._cancelled
+        return self._cancelled and not self._ended_before
 
     def refuse_puts(self) -> int:
         """Prevent further puts. Return how many are running and need a slot to end."""

@@ -151,7 +151,11 @@ class ClassicLoops(Handler):
         takes = tuple(most[queue] for queue in needs) if is_all else None
         use = _AreaUse(puts, groups, sizes, tuple(needs.values()), takes, drained)
         ended = partial(self._ended_run, use)
-        return Stage(partial(self._before, use), ended, ended)
+        whole = (
+            f"{self._areas[0].area} is filled from a queue of feed threads. At the end of the data its values are fed "
+            f"to the run. Fetch all of them in one run()."
+        )
+        return Stage(partial(self._before, use), ended, ended, whole)
 
     def _before(self, use: _AreaUse, run: Run) -> None:
         """Take what the puts of a run need first, if they could meet the end of the data.

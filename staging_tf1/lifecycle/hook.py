@@ -13,7 +13,7 @@ from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.snapshot import copy_before_saving
 from staging_tf1.feed.checkpoint import guard_savers
 from staging_tf1.feed.pipeline import Pipeline, cluster_of, pipelines_of
-from staging_tf1.feed.pipeline_run import PipelineRun, run_in, runs_in, stop_all
+from staging_tf1.feed.pipeline_run import PipelineRun, first_error, run_in, runs_in, stop_all
 from staging_tf1.feed.queue_runner import runner_of, start_together
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.area_base import areas_of
@@ -110,7 +110,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
 
     def error(self) -> BaseException | None:
         """Return the first exception of a feed thread, or None."""
-        return next((run.error for run in self.runs if run.error is not None), None)
+        return first_error(self.runs)
 
     def stats(self) -> list[PipelineStats]:
         """Return the figures of every pipeline so far; after the end, the final ones.

@@ -48,7 +48,8 @@ class Renewals(Handler):
         if not renewed:
             return None
         end = partial(self._make_anew, renewed)
-        return Stage(partial(self._before, renewed, look.pipelines), end, end)
+        whole = f"{renewed[0]}: they initialize its iterator, whose threads begin anew after it. Run it in a run()."
+        return Stage(partial(self._before, renewed, look.pipelines), end, end, whole)
 
     def need_initializers(self, pipelines: Sequence[Pipeline]) -> list[Pipeline]:
         """Return those of `pipelines` whose iterators must be initialized before a step takes from them."""

@@ -32,10 +32,10 @@ _CANCEL_SECS = 5.0
 
 
 class SessionRuntime:
-    """Wraps `run` and `close` of one session, as attributes of that session, until it is closed.
+    """Lets the runs of one session go through its chain, and wraps its `close`, until it is closed.
 
     A MonitoredSession tells its hooks neither that a step failed nor that an error ends the session, and hooks do not
-    see the runs of a plain session. The package's own runs are not steps and bypass the wrapper (`_tf.run_unwrapped`).
+    see the runs of a plain session. The package's own runs are not steps and bypass the chain (`_tf.run_unwrapped`).
 
     Each run goes through the handlers of `Steps`, and the end goes through the same list.
 
@@ -61,6 +61,7 @@ class SessionRuntime:
       rule: when a step counts as stalled, and what happens then.
       waits_for_workers: whether, on the chief of a cluster, the step that finds the end of the data waits for the other
         workers. A StagingSession waits later.
+      raises_source_errors: see `Steps`.
       last_save: saves when a signal ends the loop; None if nothing does.
 
     Attributes:
@@ -79,6 +80,7 @@ class SessionRuntime:
         rule: StallRule,
         *,
         waits_for_workers: bool = False,
+        raises_source_errors: bool = False,
         last_save: LastSave | None = None,
     ) -> None:
         self.session, self._pipelines = session, pipelines
@@ -95,6 +97,7 @@ class SessionRuntime:
             self._watcher,
             interruptible=rule.raises and rule.secs > 0,
             waits_for_workers=waits_for_workers,
+            raises_source_errors=raises_source_errors,
         )
         # Where the start of a session fails, MonitoredSession creates the next one before this one is closed.
         self._shared_inputs = [] if self._cluster is None else self._cluster.member.shared_inputs

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1._tf import run_unwrapped, tf, unwrapped_session
 from staging_tf1.arguments import flag, having, only_known, stall_secs_or_default
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
 from staging_tf1.feed.pipeline_run import end_stopped
@@ -37,7 +37,8 @@ def start(
     `tf.train.start_queue_runners`. As usual, the coordinator stops them. A second start in the same session, after
     the coordinator has stopped and joined the threads, continues with the first batch that no step has consumed.
 
-    Call `sess.make_callable` after it: nothing repairs what a step of an earlier callable loses when it fails.
+    After an exception in a source, steps take what is staged. Then `sess.run` raises that exception, and so does
+    `coord.join`.
 
     Args:
       sess: the session; the default session if None.
@@ -89,7 +90,7 @@ def start(
     state = session_state_of(sess)
     if state.runtime is None:
         # Not wrapped a second time by a second start.
-        state.runtime = SessionRuntime(sess, pipelines, observer, rule)
+        state.runtime = SessionRuntime(sess, pipelines, observer, rule, raises_source_errors=True)
         state.runtime.start()
     return threads
 
@@ -99,7 +100,8 @@ def _checked_session(sess: Any | None) -> Any:
     if sess is None:
         raise ValueError("start() got no session, and there is no default session. Pass sess=.")
     # A MonitoredSession starts the threads itself. It has no list_devices, so it is refused here.
-    return having("start()", "sess", sess, ("graph", "run", "make_callable", "list_devices"), "a tf.Session")
+    having("start()", "sess", sess, ("graph", "run", "make_callable", "list_devices"), "a tf.Session")
+    return unwrapped_session(sess)
 
 
 def _refuse_stopped(coord: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from staging_tf1._tf import fast_callable, tf
+from staging_tf1._tf import fast_callable, plain_callable, run_unwrapped, tf
 from staging_tf1.feed.chain import Chain
 from staging_tf1.graph.dependencies import elements_of
 from staging_tf1.lifecycle.steps import Steps
@@ -14,10 +14,10 @@ from staging_tf1.lifecycle.steps import Steps
 def make_stepper(steps: Steps, fetches: Any, feed_list: Sequence[Any] | None) -> Callable[..., Any]:
     """Return a callable of the values of `feed_list` that runs `fetches` as a step."""
     chain = steps.chain
-    plain = chain.plain_callable(fetches, feed_list or None)
+    plain = plain_callable(chain.session, fetches, feed_list or None)
     in_turn = steps.in_turn(fetches, feed_list)
     if feed_list:
-        # TensorFlow's callable goes through the session's run, which is wrapped.
+        # TensorFlow's callable goes through the session's run, which enters the chain.
         def run(*values: Any) -> Any:
             with in_turn:
                 return plain(*values)
@@ -30,6 +30,10 @@ def make_stepper(steps: Steps, fetches: Any, feed_list: Sequence[Any] | None) ->
             return chain.execute(plan, fetches, None, call)
 
     return step
+
+
+# For a run of the user's: within the operation timeout of the session's config.
+_AS_CONFIGURED = tf.RunOptions()
 
 
 class _Call:
@@ -52,7 +56,7 @@ class _Call:
         feeds = feeds or {}
         # Only the session's run can fetch a tensor that is fed.
         if not self._is_fast or any(tensor is fed for tensor in self._tensors for fed in feeds):
-            return self._chain.run_session(self._fetches, puts, feeds)
+            return run_unwrapped(self._chain.session, [self._fetches, puts], feeds, _AS_CONFIGURED)[0]
         names = tuple([tensor.name for tensor in (*puts, *feeds)])
         call = self._callables.get(names)
         if call is None:

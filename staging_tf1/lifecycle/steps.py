@@ -10,10 +10,11 @@ from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cluster.cluster import Cluster
-from staging_tf1.feed.chain import ForkGuard, Handler, Look, Run, Stage, chain_of
+from staging_tf1.feed.chain import ForkGuard, Handler, Look, Run, RunPlan, Stage, chain_of
+from staging_tf1.feed.counts import counts_of
 from staging_tf1.feed.gated import GatedRuns
 from staging_tf1.feed.pipeline import Pipeline, areas_taken, cluster_of, pipelines_of
-from staging_tf1.feed.pipeline_run import runs_in
+from staging_tf1.feed.pipeline_run import first_error, runs_in
 from staging_tf1.feed.repair import Repair
 from staging_tf1.feed.tally import Tally
 from staging_tf1.feed.threads import ThreadState
@@ -43,6 +44,8 @@ class Steps:
       watcher: knows an interrupt that Python dropped.
       interruptible: whether a step must be able to stop waiting for a lockstep source.
       waits_for_workers: whether the step that finds the end of shared data waits on the chief for the other workers.
+      raises_source_errors: whether a run that finds the end raises the error of the feed thread that has caused it. A
+        MonitoredSession takes OutOfRangeError for the end, raises the error itself, and would drop its cause.
 
     Attributes:
       chain: the chain of the session.
@@ -58,8 +61,9 @@ class Steps:
         *,
         interruptible: bool = False,
         waits_for_workers: bool = False,
+        raises_source_errors: bool = False,
     ) -> None:
-        self.session, self._pipelines = session, pipelines
+        self.session, self._pipelines, self._raises_source_errors = session, pipelines, raises_source_errors
         session_state_of(session).is_watched = True
         cluster = cluster_of(pipelines)
         self._lockstep = {
@@ -92,7 +96,7 @@ class Steps:
                 *gates,
             ]
         )
-        self.chain.raise_cause = self.timed.raise_cause
+        self.chain.raise_cause = self._raise_cause
 
     def _in_step(self, cluster: Cluster) -> InStep:
         return InStep(
@@ -102,6 +106,34 @@ class Steps:
             self.timed,
             ends_with_first=any(pipeline.has_unknown_length for pipeline in self._pipelines),
         )
+
+    def _raise_cause(self, run: Run, error: BaseException) -> None:
+        """Raise what has made a run fail; return if that is `error` itself."""
+        self.timed.raise_cause(error)
+        # TensorFlow cancels a partial run that meets the end of the data.
+        ended = self._ended_for(run.plan) if run.is_part and isinstance(error, tf.errors.CancelledError) else []
+        if ended or isinstance(error, tf.errors.OutOfRangeError):
+            self._raise_source_error(run.plan)
+        if ended:
+            raise tf.errors.OutOfRangeError(None, None, f"End of data: {', '.join(ended)}.") from error
+
+    def _ended_for(self, plan: RunPlan) -> list[str]:
+        """Return the names of the sinks of `plan` that have ended, and from which a failed run has taken nothing."""
+        runs = runs_in(self.session, plan.pipelines)
+        over = [sink.sink for run in runs for sink in run.sinks if sink.over and sink.sink in plan.sinks]
+        counts = counts_of(over, self.session)
+        return [sink.name for sink, count in counts.items() if count.taken == self.tally.expected(sink)]
+
+    def _raise_source_error(self, plan: RunPlan) -> None:
+        """Raise the error of a feed thread, unless the data that `plan` takes have ended before it."""
+        if not self._raises_source_errors:
+            return
+        runs = runs_in(self.session, plan.pipelines)
+        if runs and not any(sink.cancelled for run in runs for sink in run.sinks):
+            return
+        error = first_error(runs) or first_error(runs_in(self.session, self._pipelines))
+        if error is not None:
+            raise error from error.__cause__  # not from the step's error
 
     def warm_up(self) -> None:
         """Put the first batch of every lockstep pipeline."""
@@ -161,7 +193,13 @@ class Turns(Handler):
     def stage(self, look: Look) -> Stage | None:
         """See base class."""
         names = [pipeline.name for pipeline in look.pipelines if pipeline in self._lockstep]
-        return Stage(partial(self._enter, names[0]), self._leave, self._leave) if names else None
+        whole = (
+            f"'{names[0]}' is in lockstep, so each run that takes a batch also puts the next one. Fetch all of them in "
+            f"one run(), or use staged(lockstep=False)."
+            if names
+            else ""
+        )
+        return Stage(partial(self._enter, names[0]), self._leave, self._leave, whole) if names else None
 
     def _enter(self, name: str, run: Run) -> None:
         # Does not wait, because the caller may hold a lock of the other thread.

@@ -15,6 +15,7 @@ from typing import Any
 
 from staging_tf1._tf import is_closed, wrap_runs
 from staging_tf1.background import Background
+from staging_tf1.graph.state import session_state_of
 from staging_tf1.watch.views import Failure, Pending
 
 _RUNS = "_staging_tf1_program_runs"
@@ -87,8 +88,8 @@ class _Program:
     def _look(self, ref: weakref.ref[Any]) -> float:
         """Look at one session. Return the seconds until the next look."""
         session = ref()
-        # Where `run` is an attribute of the session, one of our own watchdogs serves it.
-        if session is None or is_closed(session) or "run" in vars(session):
+        # One of our own watchdogs serves a session whose steps are seen.
+        if session is None or is_closed(session) or session_state_of(session).is_watched:
             return self._secs
         runs: _Runs = getattr(session, _RUNS)
         if runs.watchdog is None:

@@ -344,28 +344,67 @@ def test_eager_mode_in_a_graph(graph: Any) -> None:
     assert not tf.executing_eagerly() and graph.get_operations() == []
 
 
-def test_session_runs_are_seen_and_our_own_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tensorflow.python.client.session import BaseSession
-
-    for name in ("run", "partial_run", "make_callable"):
-        # Put back at the end.
-        monkeypatch.setattr(BaseSession, name, getattr(BaseSession, name))
+def test_session_run_and_make_callable_are_seen_and_our_own_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_tf, "_wrapper", None)
     seen: list[Any] = []
 
     def around(session: Any, fetches: Any, feed_dict: Any, call: Any) -> Any:
         seen.append((fetches, feed_dict))
         return call()
 
-    _tf.wrap_runs(around)
     x, y = tf.placeholder(tf.int32, []), tf.constant(1)
+    total = x + y
     with tf.Session() as sess:
-        assert sess.run(x, {x: 7}) == 7
-        assert sess.make_callable(y)() == sess.make_callable(x, [x])(1) == 1
-        assert _tf.run_unwrapped(sess, y) == 1
-        total = x + y
+        run, call = sess.run, sess.make_callable(y)
+        _tf.wrap_runs(around)
+        assert run(x, {x: 7}) == 7
+        assert call() == sess.make_callable(x, [x])(1) == 1
+        assert _tf.run_unwrapped(sess, y) == _tf.plain_callable(sess, y)() == 1
         handle = sess.partial_run_setup([total], [x])
         assert sess.partial_run(handle, total, {x: 2}) == 3
     assert seen == [(x, {x: 7}), (y, None), (x, {x: 1}), (total, {x: 2})]
+
+
+class _Noted:
+    """An entry that notes what it is called with, and fetches one tensor more."""
+
+    def __init__(self, more: Any) -> None:
+        self.told: list[Any] = []
+        self._more = more
+
+    def run(self, fetches: Any, feed_dict: Any, call: Any) -> Any:
+        self.told.append(("run", fetches, feed_dict))
+        return call([fetches, self._more], feed_dict)
+
+    def set_up_parts(self, fetches: Any, feeds: Any, call: Any) -> str:
+        self.told.append(("set up", fetches, feeds))
+        return str(call())
+
+    def run_part(self, handle: str, fetches: Any, feed_dict: Any, call: Any) -> Any:
+        self.told.append(("part", fetches, feed_dict))
+        return call(fetches, feed_dict)
+
+
+def test_session_run_enters_the_entry_of_its_session_only(graph: Any) -> None:
+    x, y = tf.placeholder_with_default(1, []), tf.constant(2)
+    double = 2 * x
+    entry = _Noted(y)
+    with tf.Session() as sess, tf.Session() as other:
+        call = sess.make_callable(x, accept_options=True)
+        _tf.enter_runs(sess, entry)
+        metadata = tf.RunMetadata()
+        assert sess.run(x, {x: 7}, tf.RunOptions(output_partition_graphs=True), metadata) == [7, 2]
+        assert metadata.partition_graphs
+        assert call(tf.RunOptions()) == [1, 2]
+        assert x.eval() == 1, "of the innermost session"
+        handle = sess.partial_run_setup([double], [x])
+        assert sess.partial_run(handle, double, {x: 3}) == 6
+        assert _tf.run_unwrapped(sess, [x, {"y": y}]) == [1, {"y": 2}]
+        assert other.run(x) == 1
+        wanted = [("run", x, {x: 7}), ("run", x, None), ("set up", [double], [x]), ("part", double, {x: 3})]
+        assert entry.told == wanted
+        _tf.enter_runs(sess, None)
+        assert (sess.run(x), call()) == (1, 1) and entry.told == wanted
 
 
 def test_queue_runner_runs_per_session() -> None:
@@ -445,18 +484,15 @@ def test_trace_enabled_only_while_a_profiler_runs(tmp_path: Path) -> None:
     assert b"within" in found and b"before" not in found and b"after" not in found
 
 
-def test_inner_run_is_wrapped_once_and_parsed_fetches_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tensorflow.python.client.session import BaseSession
-
+def test_inner_runs_are_wrapped_and_parsed_fetches_run(monkeypatch: pytest.MonkeyPatch) -> None:
     # Put back at the end.
-    monkeypatch.setattr(BaseSession, "_run", inspect.unwrap(BaseSession._run))
+    monkeypatch.setattr(_tf, "_inner_wrapper", None)
     seen: list[Any] = []
 
     def wrapper(run: Any, session: Any, fetches: Any, feed_dict: Any, options: Any, run_metadata: Any) -> Any:
         seen.append((fetches, feed_dict, options))
         return run(fetches, feed_dict, options, run_metadata)
 
-    _tf.wrap_inner_runs(wrapper)
     _tf.wrap_inner_runs(wrapper)
     x = tf.placeholder(tf.float32, [])
     doubled, nothing = 2.0 * x, tf.no_op()
