@@ -27,7 +27,7 @@ class Canceller:
 
     def __init__(self, session: Any, sinks: Sequence[Sink]) -> None:
         self._session = session
-        self._open = {id(sink) for sink in sinks}
+        self._all = len(sinks)
         # Held while these pipelines are being stopped.
         self.stopping = threading.RLock()
         self._cancel_all = self._callable(sinks)
@@ -39,8 +39,8 @@ class Canceller:
         if not sinks:
             return
         waiting = max(sink.refuse_puts() for sink in sinks)
-        self._open -= {id(sink.sink) for sink in sinks}
-        cancel = self._cancel_all if not self._open else self._callable([sink.sink for sink in sinks])
+        # Not the others, too: a pipeline that was cancelled before may have begun anew.
+        cancel = self._cancel_all if len(sinks) == self._all else self._callable([sink.sink for sink in sinks])
         # Each call wakes one put of each area. Cancelling twice is harmless.
         for _ in range(max(1, waiting)):
             cancel()
