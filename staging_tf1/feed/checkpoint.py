@@ -20,12 +20,11 @@ from absl import logging
 
 from staging_tf1._tf import run_unwrapped, saver_without, tf
 from staging_tf1.cluster.snapshot import is_save, saver_of
-from staging_tf1.errors import CheckpointError
+from staging_tf1.errors import CheckpointError, StagingError
 from staging_tf1.feed.failed_save import NO_ROOM, after_failed_save
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
-from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.graph.dependencies import ancestors, elements_of
-from staging_tf1.graph.state import state_of
+from staging_tf1.graph.state import session_state_of, state_of
 
 # Not about the file, but about a server or memory. A MonitoredSession recovers from some of them.
 _NOT_THE_FILE = (
@@ -73,7 +72,12 @@ def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
 
 
 def _is_guarded(graph: Any) -> bool:
-    return state_of(graph).savers.are_guarded or bool(pipelines_of(graph))
+    return graph is not None and (state_of(graph).savers.are_guarded or bool(pipelines_of(graph)))
+
+
+def graph_of(session: Any) -> Any:
+    """Return the graph of what a program passes to a saver: None without one. An eager call passes None."""
+    return getattr(session, "graph", None)
 
 
 def _noted(finalize: Any) -> Any:
@@ -92,15 +96,19 @@ def _initializing(prepare: Any) -> Any:
     signature = inspect.signature(prepare)
 
     def initializing(*args: Any, **kwargs: Any) -> Any:
-        call = signature.bind(*args, **kwargs)
+        try:
+            call = signature.bind(*args, **kwargs)
+        except TypeError:
+            # TensorFlow says what is wrong.
+            return prepare(*args, **kwargs)
         init_op, init_fn = call.arguments.get("init_op"), call.arguments.get("init_fn")
 
         def initialize(session: Any) -> None:
             # It may restore them.
-            set_by_program = {op.name for op in ancestors(elements_of(session.graph, init_op or []))}
-            variables = [
-                variable for pipeline in pipelines_of(session.graph) for variable in pipeline.position_variables
-            ]
+            pipelines = pipelines_of(session.graph)
+            variables = [variable for pipeline in pipelines for variable in pipeline.position_variables]
+            init_ops = elements_of(session.graph, init_op or []) if variables else []
+            set_by_program = {op.name for op in ancestors(init_ops)}
             left_out = [variable.initializer for variable in variables if variable.handle.op.name not in set_by_program]
             if left_out:
                 run_unwrapped(session, left_out)
@@ -116,8 +124,7 @@ def _initializing(prepare: Any) -> Any:
 
 def _guarded(restore: Any) -> Any:
     def guarded(self: Any, sess: Any, save_path: Any) -> None:
-        # It restores eagerly without a session.
-        if save_path is None or sess is None or not _is_guarded(sess.graph):
+        if save_path is None or not _is_guarded(graph_of(sess)):
             restore(self, sess, save_path)
             return
         restoration = _Restoration(self, sess, tf.compat.as_text(os.fspath(save_path)))
@@ -128,7 +135,7 @@ def _guarded(restore: Any) -> Any:
         restoration.check_shapes()
         try:
             restoration.run(restore)
-        except (CheckpointError, *_NOT_THE_FILE):
+        except (StagingError, *_NOT_THE_FILE):
             raise
         except (tf.errors.OpError, ValueError) as error:
             _explain(restoration.path, error)
@@ -138,12 +145,13 @@ def _guarded(restore: Any) -> Any:
 
 def _explained(save: Any) -> Any:
     def explained(self: Any, sess: Any, save_path: Any, global_step: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if sess is not None and self is state_of(sess.graph).savers.monitored:
+        graph = graph_of(sess)
+        if _is_guarded(graph) and self is state_of(graph).savers.monitored:
             _refuse_pattern(os.fspath(save_path))
         try:
             return save(self, sess, save_path, global_step, *args, **kwargs)
         except NO_ROOM as error:
-            if not _is_guarded(sess.graph):
+            if not _is_guarded(graph):
                 raise
             raise after_failed_save(sess, save_path, global_step, shortened(error)) from error
 
@@ -223,18 +231,19 @@ class _Restoration:
           CheckpointError: a pipeline that must resume exactly has no position in the checkpoint.
         """
         session, graph = self._session, self._session.graph
+        started = session_state_of(session).started
         pipelines = [pipeline for pipeline in pipelines_of(graph) if _is_in_checkpoints(pipeline, graph)]
         lacking = {pipeline: self._lacking(pipeline) for pipeline in pipelines}
         left_out = [variable for variables in lacking.values() for variable in variables]
         restore(saver_without(self._saver, left_out) if left_out else self._saver, session, self.path)
         foreign = self._foreign(pipelines)
         new = [pipeline for pipeline in foreign if pipeline.plan.resume != "exact"]
-        # One that runs keeps its count.
+        # One that has started keeps its count.
         ops = [
             variable.initializer
             for pipeline in pipelines
             for variable in (pipeline.position_variables if pipeline in new else lacking[pipeline])
-            if run_in(session, pipeline) is None
+            if pipeline not in started
         ]
         if ops:
             run_unwrapped(session, ops)
@@ -266,9 +275,9 @@ class _Restoration:
 
     def _begin_anew(self, pipeline: Pipeline, reason: str, cure: str, *, may_raise: bool) -> None:
         if pipeline.plan.resume != "exact":
-            logging.warning(
-                "'%s' begins with its first batch (resume='%s'): %s.", pipeline.name, pipeline.plan.resume, reason
-            )
+            has_started = pipeline in session_state_of(self._session).started
+            what = "keeps its position" if has_started else "begins with its first batch"
+            logging.warning("'%s' %s (resume='%s'): %s.", pipeline.name, what, pipeline.plan.resume, reason)
             return
         message = (
             f"{pipeline} cannot resume exactly: {reason}. {cure} Or use staged(resume='restart') to restore the rest "

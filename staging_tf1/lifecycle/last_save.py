@@ -8,6 +8,7 @@ from typing import Any
 from absl import logging
 
 from staging_tf1._tf import tf
+from staging_tf1.feed.checkpoint import graph_of
 from staging_tf1.graph.state import state_of
 
 # An attribute of the method of `Saver` that is followed.
@@ -59,7 +60,8 @@ def _followed(save: Any) -> Any:
     @functools.wraps(save)
     def followed(self: Any, sess: Any, save_path: Any, global_step: Any = None, *args: Any, **kwargs: Any) -> Any:
         saved = save(self, sess, save_path, global_step, *args, **kwargs)
-        last = state_of(sess.graph).savers.last_save
+        graph = graph_of(sess)
+        last = None if graph is None else state_of(graph).savers.last_save
         if last is not None:
             last.note(self, save_path, global_step, args, kwargs)
         return saved
