@@ -193,6 +193,10 @@ class Chain:
         # The same for the parts of partial runs, by the sinks that they may take from.
         self._plans_of_parts: dict[frozenset[Sink], ByFetches[RunPlan]] = {}
 
+    def knows(self, pipeline: Pipeline) -> bool:
+        """Whether the handlers look at `pipeline`: it was built before they were installed."""
+        return bool(self.handlers) and pipeline in self._pipelines
+
     def close_handlers(self) -> None:
         """Close the handlers, the innermost first. May be called twice."""
         for handler in reversed(self.handlers):

@@ -176,6 +176,6 @@ def _named(savers: frozenset[str]) -> str:
 def gate_runs(session: Any, cluster: Cluster) -> None:
     """Make the runs of `session` stand still in each pause of the cluster. May be called again."""
     chain = chain_of(session)
-    if not chain.handlers:
+    if not any(isinstance(handler, GatedRuns) for handler in chain.handlers):
         tally = Tally(session, areas_taken(pipelines_of(session.graph)).values())
-        chain.install([tally, GatedRuns(session, cluster, tally)])
+        chain.install([*chain.handlers, tally, GatedRuns(session, cluster, tally)])

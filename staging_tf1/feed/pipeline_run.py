@@ -35,7 +35,7 @@ _LOOK_SECS = 1.0
 # How long the puts of an earlier session may take to end.
 _END_SECS = 10.0
 # How long the last batch of a run may take that ends because its pipeline starts again.
-_LAST_BATCH_SECS = 600.0
+LAST_BATCH_SECS = 600.0
 # How long the program may wait at its end for sessions that nobody has closed; and for sources, which may never return.
 _EXIT_SECS = 20.0
 _EXIT_SOURCE_SECS = 2.0
@@ -223,11 +223,11 @@ def end_run(run: PipelineRun) -> None:
       StagingError: a thread does not return.
     """
     stop_all([run])
-    left = run.join(_LAST_BATCH_SECS)
+    left = run.join(LAST_BATCH_SECS)
     if left:
         raise StagingError(
             f"{run.pipeline}: cannot start again, because {left[0].name} still computes a batch after "
-            f"{_LAST_BATCH_SECS:.0f} s."
+            f"{LAST_BATCH_SECS:.0f} s."
         )
     session_state_of(run.session).runs.pop(run.pipeline, None)
 

@@ -58,7 +58,7 @@ def prepare(pipelines: Sequence[Pipeline], session: Any) -> None:
                 say_where_it_begins(pipeline, session)
         starts = _starts(new, session)
         for pipeline, begins in zip(new, starts, strict=True):
-            if pipeline in of_session.started:
+            if pipeline in of_session.started and pipeline not in of_session.renewed:
                 _check_not_at_end(pipeline, begins)
         inits = [pipeline.init for pipeline in new if pipeline.init is not None]
         with naming_unfed(new):
@@ -74,6 +74,7 @@ def prepare(pipelines: Sequence[Pipeline], session: Any) -> None:
             run_unwrapped(session, [sink.renew for sink in again])
         run_unwrapped(session, [sink.fill if sink in again else sink.reset for sink in sinks])
         of_session.started |= {*new}
+        of_session.renewed -= {*new}
         threaded = [sink for pipeline in new if not pipeline.lockstep for sink in pipeline.sinks]
         canceller = Canceller(session, threaded)
         of_session.prepared |= {

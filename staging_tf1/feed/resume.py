@@ -49,8 +49,9 @@ def resume_points(
     starts = [_Resumption(pipeline) for pipeline in pipelines]
     positioned = [start for start in starts if start.pipeline.position is not None]
     # A pipeline that starts again in a session continues its own position.
-    started = session_state_of(session).started
-    new = [start.pipeline for start in starts if before_change is None and start.pipeline not in started]
+    state = session_state_of(session)
+    own = state.started - state.renewed
+    new = [start.pipeline for start in starts if before_change is None and start.pipeline not in own]
     loaded = _load([start.pipeline for start in positioned], session, new)
     for start, saved in zip(positioned, loaded, strict=True):
         start.resume(saved)

@@ -118,7 +118,7 @@ class _Functions:
         if (name, arguments) in self._seen:
             return False
         self._seen.add((name, arguments))
-        function = self._function(name)
+        function = self.of(name)
         given = dict(zip((argument.name for argument in function.signature.input_arg), arguments, strict=False))
         given |= {node.name: node.op in _GIVEN_OPS for node in function.node_def}
         return any(
@@ -126,7 +126,8 @@ class _Functions:
             for node in function.node_def
         )
 
-    def _function(self, name: str) -> Any:
+    def of(self, name: str) -> Any:
+        """Return the FunctionDef of `name`."""
         if name not in self._known:
             # This serializes the whole graph, so all functions are kept. A function never changes.
             self._known.update(
@@ -192,6 +193,37 @@ def copies_after(ops: Sequence[Any], tensors: Iterable[Any], name: str | None = 
 
 def _is_feedable(tensor: Any) -> bool:
     return tensor.dtype.base_dtype not in (tf.resource, tf.variant) and bool(tensor.graph.is_feedable(tensor))
+
+
+# Ops that pass a variable on: into a v1 `tf.cond` or `tf.while_loop`.
+_PASSING_OPS = frozenset({"Identity", "Switch", "Enter"})
+
+
+def writers_of(handle: Any) -> Iterator[Any]:
+    """The ops that may assign to the resource variable of `handle`."""
+    for op in handle.consumers():
+        if op.type in _PASSING_OPS:
+            for output in op.outputs:
+                yield from writers_of(output)
+        elif _assigns(op.type) or (op.type in _CALLING_OPS and _assigns_within(op)):
+            yield op
+
+
+def _assigns(kind: str) -> bool:
+    return "Assign" in kind or "Scatter" in kind or kind == "DestroyResourceOp"
+
+
+def _assigns_within(call: Any) -> bool:
+    """Whether a function that an op calls assigns to a variable: perhaps to the one that the op passes on."""
+    functions, pending, seen = _Functions(call.graph), [call.node_def], set[str]()
+    while pending:
+        for name in set(functions_of(pending.pop())) - seen:
+            seen.add(name)
+            nodes = functions.of(name).node_def
+            if any(_assigns(node.op) for node in nodes):
+                return True
+            pending += nodes
+    return False
 
 
 def iterators_behind(elements: Iterable[Any]) -> frozenset[str]:

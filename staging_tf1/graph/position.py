@@ -104,6 +104,7 @@ class Position:
     Attributes:
       skip: an op that marks one bad batch as consumed, because no step takes it, and the placeholder for its number.
         None if the position counts such a batch together with the next consumed one.
+      counting: the names of the ops that count a batch. Other ops that write to the variables set the position.
     """
 
     skip: tuple[Any, Any] | None = None
@@ -119,6 +120,7 @@ class Position:
     ) -> None:
         self.fingerprint = fingerprint
         self.tower_range = tower_range
+        self.counting: frozenset[str] = frozenset()
         self._device, self._fence = device, fence
         with self._on_its_device():
             self._batches = _variable(self._initial(), tf.int64, "position")
@@ -175,7 +177,9 @@ class Position:
         """
         with self._behind_fence():
             counted = self._mark(tower, stamp)
-            return counted if self._state is None else tf.group(counted, self._state.assign(label, read_value=False))
+            ops = [counted] if self._state is None else [counted, self._state.assign(label, read_value=False)]
+            self.counting |= {op.name for op in ops}
+            return tf.group(*ops) if len(ops) > 1 else counted
 
     def _mark(self, tower: int, stamp: Any) -> Any:
         # A scatter_add to one element is no faster, and takes no exclusive lock: two threads that run steps of one
@@ -220,8 +224,11 @@ class Position:
 
     def to_store(self, positions: Sequence[int], fingerprint: Fingerprint) -> tuple[list[Any], dict[Any, Any]]:
         """Return the ops, with their feeds, that set the position of each tower and the fingerprint."""
-        values = (positions, json.dumps(fingerprint, sort_keys=True))
-        ops = [self._batches.initializer, self._print.initializer]
+        return self.to_write((positions, json.dumps(fingerprint, sort_keys=True)))
+
+    def to_write(self, values: Sequence[Any]) -> tuple[list[Any], dict[Any, Any]]:
+        """Return the ops, with their feeds, that set the first variables of `saved` to `values`."""
+        ops = self.initializers[: len(values)]
         # The second input of an assignment is its value.
         return ops, {op.inputs[1]: value for op, value in zip(ops, values, strict=True)}
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from staging_tf1.feed.pipeline_run import PipelineRun
     from staging_tf1.feed.prepare import Prepared
     from staging_tf1.feed.queue_runner import PipelineRunner
+    from staging_tf1.feed.renewal import Renewals
     from staging_tf1.graph.area_base import BaseStagingArea
     from staging_tf1.graph.probes import Probe
     from staging_tf1.graph.sink import Sink
@@ -154,6 +155,8 @@ class SessionState:
     prepared: dict[Pipeline, Prepared] = field(default_factory=dict)
     # The pipelines that have been started in this session before.
     started: set[Pipeline] = field(default_factory=set)
+    # Those of them whose position a run has set since: they begin there as at a first start.
+    renewed: set[Pipeline] = field(default_factory=set)
     # What reads the batches of each sink that is an area.
     readers: dict[Sink, BatchReader] = field(default_factory=dict)
     # How many batches had been taken from a sink when its pipeline was started again.
@@ -164,6 +167,8 @@ class SessionState:
     continues_run: bool | None = None
     # What its runs go through.
     chain: Chain | None = None
+    # Lets pipelines begin anew in it.
+    renewals: Renewals | None = None
     # Whether its steps are seen (`lifecycle/steps.py`).
     is_watched: bool = False
     # What `start()` has begun in it.

@@ -27,6 +27,7 @@ from staging_tf1.feed.threads import BETWEEN_STEPS, WAITING_FOR_SOURCE, ThreadSt
 from staging_tf1.feed.unfed import refuse_unfed
 from staging_tf1.garbage import join_thread
 from staging_tf1.graph.sink import Sink
+from staging_tf1.graph.state import session_state_of
 from staging_tf1.lifecycle.side_thread import SideThread
 
 
@@ -65,9 +66,6 @@ class Lockstep:
         self.name = pipeline.name
         self._side = SideThread(f"staging:read:{pipeline.name}") if interruptible else None
         self._session, self._pipeline = session, pipeline
-        readers = BatchReaders(prepare_to_start(session, pipeline).starts, pipeline.map_ops, session)
-        # Counts the batches read from a shared input: the remainder is the next tower.
-        self._next_in_rotation = readers.rotation.first
         give_up = None if self._side is None else self._side.give_up
         self.towers = [
             _Tower(
@@ -76,9 +74,18 @@ class Lockstep:
                 ThreadState(f"lockstep:{batches.producer.name}", give_up=give_up),
                 fast_callable(session, feeds=(), targets=(), fetches=sink.put.ends) if sink.put.ends else None,
             )
-            for sink, batches in zip(pipeline.sinks, readers.for_steps(), strict=True)
+            for sink, batches in zip(pipeline.sinks, self._readers(), strict=True)
         ]
-        note_readers(session, pipeline, [tower.batches for tower in self.towers])
+
+    def _readers(self) -> list[BatchReader]:
+        """Make a reader for each tower, for one start."""
+        starts = prepare_to_start(self._session, self._pipeline).starts
+        readers = BatchReaders(starts, self._pipeline.map_ops, self._session)
+        # Counts the batches read from a shared input: the remainder is the next tower.
+        self._next_in_rotation = readers.rotation.first
+        of_towers = readers.for_steps()
+        note_readers(self._session, self._pipeline, of_towers)
+        return of_towers
 
     def first_puts(self) -> tuple[list[Any], dict[Any, Any]]:
         """Return the puts of the first batch of each tower, with their feeds. Call `have_put` after running them."""
@@ -157,10 +164,9 @@ class Lockstep:
             tower.staged, tower.taken, tower.in_flight = count.held, count.taken, False
 
     def begin_anew(self) -> None:
-        """Drop what is staged and read ahead: the program has initialized the iterator of a graph-computed input."""
-        prepare_to_start(self._session, self._pipeline)
-        self._next_in_rotation = 0
-        for tower in self.towers:
+        """Drop what is staged and read ahead: the program has set the position, or initialized an iterator."""
+        for tower, batches in zip(self.towers, self._readers(), strict=True):
+            tower.batches, tower.taken = batches, session_state_of(self._session).taken[tower.sink]
             tower.staged, tower.pending, tower.ended, tower.in_flight = 0, None, False, False
             tower.read_for_tower.clear()
 

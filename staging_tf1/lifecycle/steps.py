@@ -15,6 +15,7 @@ from staging_tf1.feed.counts import counts_of
 from staging_tf1.feed.gated import GatedRuns
 from staging_tf1.feed.pipeline import Pipeline, areas_taken, cluster_of, pipelines_of
 from staging_tf1.feed.pipeline_run import first_error, runs_in
+from staging_tf1.feed.renewal import Renewals, renewals_of
 from staging_tf1.feed.repair import Repair
 from staging_tf1.feed.tally import Tally
 from staging_tf1.feed.threads import ThreadState
@@ -24,7 +25,6 @@ from staging_tf1.lifecycle.classic import ClassicLoops
 from staging_tf1.lifecycle.in_step import InStep
 from staging_tf1.lifecycle.interrupt import InterruptWatcher
 from staging_tf1.lifecycle.lockstep import Lockstep, LockstepPuts
-from staging_tf1.lifecycle.renewal import Renewals
 from staging_tf1.lifecycle.timed import TimedRuns
 from staging_tf1.watch.waiting import WaitMeter
 
@@ -77,7 +77,8 @@ class Steps:
         self.tally = tallies[0] if tallies else Tally(session, areas_taken(pipelines_of(session.graph)).values())
         self.timed = TimedRuns(session.graph, WaitMeter(session, pipelines, self.states_of), watcher, cluster)
         self._turns = Turns(self._lockstep)
-        renewals = Renewals(session, pipelines, self._lockstep)
+        renewals = renewals_of(session)
+        renewals.lockstep = self._lockstep
         in_step = self._in_step(cluster) if cluster is not None and cluster.sync else None
         self.chain.install(
             [

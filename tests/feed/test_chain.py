@@ -158,9 +158,9 @@ def test_a_session_has_one_chain_and_each_run_the_stages_that_it_needs(graph: An
         assert told == [other]
         for fetches, fed, event, count in [
             (other, None, "run", 2),
-            (x, None, "step x", 4),
-            ([x, y], None, "step x y", 6),
-            ([x, y], {y: [1]}, "step x", 4),
+            (x, None, "step x", 5),
+            ([x, y], None, "step x y", 7),
+            ([x, y], {y: [1]}, "step x", 5),
             ("no such op", None, "run", 2),
         ]:
             plan = chain.plan(fetches, fed)

@@ -1,0 +1,302 @@
+"""Runs that change what feed threads read: their pipelines begin anew, with the new data or at the new position.
+
+A TensorFlow 1 program runs `iterator.initializer` for each epoch, or for each pass over a validation set, and may do so
+in the middle of one. It may also restore a checkpoint, or run `tf.global_variables_initializer()`, after the feed
+threads have started. Then what the run sets decides, as if it had come before the start.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1.errors import BuildError, ClusterError, StagingError
+from staging_tf1.feed.chain import Handler, Look, Run, Stage, chain_of
+from staging_tf1.feed.pipeline import Pipeline, areas_taken, pipelines_of
+from staging_tf1.feed.pipeline_run import LAST_BATCH_SECS, PipelineRun, end_run, runs_in
+from staging_tf1.feed.prepare import prepare
+from staging_tf1.graph.dependencies import ancestors, iterators_behind, writers_of
+from staging_tf1.graph.state import session_state_of, state_of
+
+
+class Renewals(Handler):
+    """Lets the pipelines of one session begin anew when a run initializes their iterator or sets their position.
+
+    Such a run waits for the steps under way that take from these pipelines, and holds back later ones.
+
+    Args:
+      session: the session.
+
+    Attributes:
+      lockstep: the pipelines in lockstep, each with its `Lockstep`.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self.lockstep: Mapping[Pipeline, Any] = {}
+        self._changed = threading.Condition()
+        # How many steps are under way, by the pipelines that they take from.
+        self._under_way: Counter[tuple[Pipeline, ...]] = Counter()
+        # What may begin anew, where a run is under way that renews. There is one at a time.
+        self._renewed: Sequence[Pipeline] = ()
+        # What it has ended, and the positions before it.
+        self._ended: list[PipelineRun] = []
+        self._before: dict[Pipeline, Any] = {}
+        # The names of the program's iterators behind each pipeline that was asked about.
+        self._iterators: dict[Pipeline, frozenset[str]] = {}
+
+    def stage(self, look: Look) -> Stage | None:
+        """See base class."""
+        # The second input of an initializer is the iterator.
+        initialized = {op.inputs[1].op.name for op in look.ops.values() if op.type == "MakeIterator"}
+        pipelines, taken = pipelines_of(look.graph), look.pipelines
+        read = [pipeline for pipeline in pipelines if initialized and not initialized.isdisjoint(self._names(pipeline))]
+        placed = [pipeline for pipeline in pipelines if _is_placed_by(look.ops, pipeline)]
+        if read or placed:
+            end = partial(self._end, read, taken)
+            does = "initialize its iterator" if read else "set its position"
+            whole = f"{(*read, *placed)[0]}: they {does}, and its threads begin anew after it. Run them in a run()."
+            return Stage(partial(self._begin, read, placed, taken), end, end, whole)
+        leave = partial(self._leave, taken)
+        return Stage(partial(self._enter, taken), leave, leave) if taken else None
+
+    def need_initializers(self, pipelines: Sequence[Pipeline]) -> list[Pipeline]:
+        """Return those of `pipelines` whose iterators must be initialized before a step takes from them."""
+        return [pipeline for pipeline in pipelines if self._names(pipeline) and not pipeline.lockstep]
+
+    def _names(self, pipeline: Pipeline) -> frozenset[str]:
+        if pipeline not in self._iterators:
+            puts = [sink.put.op for sink in pipeline.sinks] if pipeline.is_computed else []
+            self._iterators[pipeline] = iterators_behind(puts)
+        return self._iterators[pipeline]
+
+    def _enter(self, taken: tuple[Pipeline, ...], run: Run) -> None:
+        with self._changed:
+            while self._renewed and not set(taken).isdisjoint(self._renewed):
+                self._changed.wait()
+            self._under_way[taken] += 1
+
+    def _leave(self, taken: tuple[Pipeline, ...], run: Run, error: BaseException | None = None) -> None:
+        with self._changed:
+            self._under_way[taken] -= 1
+            self._changed.notify_all()
+
+    def _begin(
+        self, read: Sequence[Pipeline], placed: Sequence[Pipeline], taken: tuple[Pipeline, ...], run: Run
+    ) -> None:
+        """Wait for the steps that take from the pipelines, and end the threads that read the iterators."""
+        started = session_state_of(self._session).started
+        placed = [pipeline for pipeline in placed if pipeline in started]
+        _check(read, placed, taken)
+        self._hold_back(_with_readers([*read, *placed], self._session.graph))
+        try:
+            self._before = self._positions(placed)
+            self._end_runs(_with_readers(read, self._session.graph))
+        except BaseException:
+            self._let_go((), ())
+            raise
+        if taken:
+            self._enter(taken, run)
+
+    def _end(
+        self, read: Sequence[Pipeline], taken: tuple[Pipeline, ...], run: Run, error: BaseException | None = None
+    ) -> None:
+        """Begin anew; after an error, too: it may have set some positions, and the iterators are what they were."""
+        placed: list[Pipeline] = []
+        try:
+            if taken:
+                self._leave(taken, run)
+            placed = self._moved(error)
+            self._end_runs(_with_readers(placed, self._session.graph))
+        finally:
+            self._let_go(_with_readers([*read, *placed], self._session.graph), placed)
+
+    def _hold_back(self, renewed: Sequence[Pipeline]) -> None:
+        """Hold back steps that take from these pipelines, and wait for those under way."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._renewed)
+            self._renewed = renewed
+            try:
+                if not self._changed.wait_for(self._is_at_rest, LAST_BATCH_SECS):
+                    raise StagingError(
+                        f"{renewed[0]}: cannot begin anew, because a step that takes from it is still running after "
+                        f"{LAST_BATCH_SECS:.0f} s."
+                    )
+            except BaseException:
+                self._renewed = ()
+                self._changed.notify_all()
+                raise
+
+    def _is_at_rest(self) -> bool:
+        return not any(count and not set(taken).isdisjoint(self._renewed) for taken, count in self._under_way.items())
+
+    def _let_go(self, anew: Sequence[Pipeline], placed: Sequence[Pipeline]) -> None:
+        try:
+            self._begin_anew(anew, placed)
+        finally:
+            with self._changed:
+                self._renewed, self._ended, self._before = (), [], {}
+                self._changed.notify_all()
+
+    def _positions(self, pipelines: Iterable[Pipeline]) -> dict[Pipeline, Any]:
+        """Return what the variables of the positions hold."""
+        saved = {pipeline: pipeline.position.saved for pipeline in pipelines if pipeline.position is not None}
+        return dict(run_unwrapped(self._session, saved)) if saved else {}
+
+    def _moved(self, error: BaseException | None) -> list[Pipeline]:
+        """Return the pipelines whose positions the run has changed."""
+        try:
+            after = self._positions(self._before)
+        except (tf.errors.OpError, RuntimeError):
+            if error is None:
+                raise
+            # The session is gone.
+            return []
+        return [pipeline for pipeline, before in self._before.items() if not _are_equal(before, after[pipeline])]
+
+    def _end_runs(self, pipelines: Iterable[Pipeline]) -> None:
+        """End the runs of `pipelines`. Where the program has stopped one, the next `start()` begins anew."""
+        for run in runs_in(self._session, pipelines):
+            run.begins_anew = True
+            if not _has_stopped(run):
+                end_run(run)
+                self._ended.append(run)
+
+    def _begin_anew(self, anew: Sequence[Pipeline], placed: Sequence[Pipeline]) -> None:
+        """Let the pipelines `anew` begin anew, and what has been ended; those of `placed` as at a first start.
+
+        Raises:
+          ResumeError, CheckpointError: one of `placed` cannot begin at its position. It goes on at the one before.
+        """
+        state = session_state_of(self._session)
+        for pipeline in anew:
+            # A hook may set it between the queue runners and the warm-up of lockstep, which prepares it again.
+            state.prepared.pop(pipeline, None)
+        state.renewed |= {*placed}
+        self._discard(placed)
+        going = [*(run.pipeline for run in self._ended), *(each for each in anew if each in self.lockstep)]
+        try:
+            prepare(going, self._session)
+            now = self._positions(placed)
+        except StagingError:
+            self._put_back(placed)
+            prepare(going, self._session)
+            self._start(going)
+            raise
+        self._start(going)
+        for pipeline in placed:
+            _say_where_it_continues(pipeline, self._before[pipeline], now[pipeline])
+
+    def _discard(self, pipelines: Sequence[Pipeline]) -> None:
+        """Discard what is staged of pipelines that the program has stopped: it is before or after their positions."""
+        for run in runs_in(self._session, pipelines):
+            run.join(LAST_BATCH_SECS)
+            sinks = run.pipeline.sinks
+            run_unwrapped(self._session, [sink.renew for sink in sinks])
+            run_unwrapped(self._session, [(sink.fill, sink.close) for sink in sinks])
+
+    def _put_back(self, pipelines: Sequence[Pipeline]) -> None:
+        for pipeline in pipelines:
+            assert pipeline.position is not None
+            run_unwrapped(self._session, *pipeline.position.to_write(self._before[pipeline]))
+
+    def _start(self, pipelines: Sequence[Pipeline]) -> None:
+        coords = {run.pipeline: run.coord for run in self._ended}
+        for pipeline in pipelines:
+            if pipeline in self.lockstep:
+                self.lockstep[pipeline].begin_anew()
+            else:
+                runner = state_of(self._session.graph).pipelines.runners[pipeline]
+                runner.create_threads(self._session, coords[pipeline], daemon=True, start=True)
+
+
+def renewals_of(session: Any) -> Renewals:
+    """Return those of `session`; the first call makes them."""
+    state = session_state_of(session)
+    if state.renewals is None:
+        state.renewals = Renewals(session)
+    return state.renewals
+
+
+def see_renewals(session: Any, pipeline: Pipeline) -> None:
+    """Let the runs of `session` pass its renewals, before `pipeline` starts. `Steps` adds the other handlers."""
+    chain, renewals = chain_of(session), renewals_of(session)
+    if not session_state_of(session).is_watched and not chain.knows(pipeline):
+        others = [handler for handler in chain.handlers if handler is not renewals]
+        chain.install([renewals, *others])
+
+
+def _check(read: Sequence[Pipeline], placed: Sequence[Pipeline], taken: Sequence[Pipeline]) -> None:
+    for pipeline in placed:
+        if pipeline.cluster is not None:
+            raise ClusterError(
+                f"{pipeline}: a run sets its position after the workers of the cluster have started. Restore and "
+                f"initialize before the start, as StagingSession(cluster=..., checkpoint_dir=...) does. To restore the "
+                f"rest only, {_how_to_leave_out(pipeline)}."
+            )
+    for pipeline in taken:
+        if pipeline in read:
+            raise BuildError(
+                f"{pipeline}: one run initializes its iterator and takes a batch of it. Run the initializer first, "
+                f"and then the step."
+            )
+        if pipeline in placed:
+            raise BuildError(
+                f"{pipeline}: one run sets its position and takes a batch of it. Run the restore or the initializer "
+                f"first, and then the step."
+            )
+
+
+def _is_placed_by(ops: Mapping[str, Any], pipeline: Pipeline) -> bool:
+    """Whether a run of `ops` may set the position, other than by the step that takes a batch."""
+    position = pipeline.position
+    if position is None:
+        return False
+    writers = {op.name for variable in position.variables for op in writers_of(variable.handle)}
+    return not (writers - position.counting).isdisjoint(ops)
+
+
+def _with_readers(pipelines: Iterable[Pipeline], graph: Any) -> list[Pipeline]:
+    """Return `pipelines`, and those that stage what these give."""
+    found = list(dict.fromkeys(pipelines))
+    for pipeline in pipelines_of(graph) if found else ():
+        if pipeline not in found and any(producer.chained for producer in pipeline.producers):
+            behind = {op.name for op in ancestors([sink.put.op for sink in pipeline.sinks])}
+            if not behind.isdisjoint(areas_taken(found)):
+                found.append(pipeline)
+    return found
+
+
+def _has_stopped(run: PipelineRun) -> bool:
+    return run.error is not None or (run.coord is not None and run.coord.should_stop())
+
+
+def _are_equal(before: Sequence[Any], after: Sequence[Any]) -> bool:
+    return all(np.array_equal(was, now) for was, now in zip(before, after, strict=True))
+
+
+def _how_to_leave_out(pipeline: Pipeline) -> str:
+    names = [variable.op.name for variable in pipeline.position_variables]
+    return f"use tf.train.Saver([v for v in tf.global_variables() if v.op.name not in {names}])"
+
+
+def _say_where_it_continues(pipeline: Pipeline, before: Sequence[Any], now: Sequence[Any]) -> None:
+    """Say which position counts: a program may only have wished for the weights of a checkpoint."""
+    position = pipeline.position
+    assert position is not None
+    was, is_now = (", ".join(map(str, position.consumed(values[0]))) for values in (before, now))
+    logging.warning(
+        "'%s': a restore or an initializer has set its position after the start. Its steps had consumed %s batches; "
+        "they continue at batch %s. To keep its own position, %s.",
+        pipeline.name,
+        was,
+        is_now,
+        _how_to_leave_out(pipeline),
+    )
