@@ -44,8 +44,9 @@ class Renewals(Handler):
         self._changed = threading.Condition()
         # How many steps are under way, by the pipelines that they take from.
         self._under_way: Counter[tuple[Pipeline, ...]] = Counter()
-        # What may begin anew, where a run is under way that renews. There is one at a time.
+        # What may begin anew in the run that renews, of which there is one at a time; and that run.
         self._renewed: Sequence[Pipeline] = ()
+        self._run: Run | None = None
         # What it has ended, and the positions before it.
         self._ended: list[PipelineRun] = []
         self._before: dict[Pipeline, Any] = {}
@@ -86,43 +87,48 @@ class Renewals(Handler):
     def _leave(self, taken: tuple[Pipeline, ...], run: Run, error: BaseException | None = None) -> None:
         with self._changed:
             self._under_way[taken] -= 1
-            self._changed.notify_all()
+            if self._renewed:
+                self._changed.notify_all()
 
     def _begin(
         self, read: Sequence[Pipeline], placed: Sequence[Pipeline], taken: tuple[Pipeline, ...], run: Run
     ) -> None:
         """Wait for the steps that take from the pipelines, and end the threads that read the iterators."""
-        started = session_state_of(self._session).started
+        graph, started = self._session.graph, session_state_of(self._session).started
         placed = [pipeline for pipeline in placed if pipeline in started]
-        _check(read, placed, taken)
-        self._hold_back(_with_readers([*read, *placed], self._session.graph))
+        if not (read or placed):
+            # It comes before the start.
+            self._enter(taken, run)
+            return
+        _check(_with_readers(read, graph), _with_readers(placed, graph), taken)
+        self._hold_back(_with_readers([*read, *placed], graph), run)
         try:
             self._before = self._positions(placed)
-            self._end_runs(_with_readers(read, self._session.graph))
+            self._end_runs(_with_readers(read, graph))
+            self._enter(taken, run)
         except BaseException:
             self._let_go((), ())
             raise
-        if taken:
-            self._enter(taken, run)
 
     def _end(
         self, read: Sequence[Pipeline], taken: tuple[Pipeline, ...], run: Run, error: BaseException | None = None
     ) -> None:
         """Begin anew; after an error, too: it may have set some positions, and the iterators are what they were."""
+        self._leave(taken, run)
+        if self._run is not run:
+            return
         placed: list[Pipeline] = []
         try:
-            if taken:
-                self._leave(taken, run)
             placed = self._moved(error)
             self._end_runs(_with_readers(placed, self._session.graph))
         finally:
             self._let_go(_with_readers([*read, *placed], self._session.graph), placed)
 
-    def _hold_back(self, renewed: Sequence[Pipeline]) -> None:
+    def _hold_back(self, renewed: Sequence[Pipeline], run: Run) -> None:
         """Hold back steps that take from these pipelines, and wait for those under way."""
         with self._changed:
             self._changed.wait_for(lambda: not self._renewed)
-            self._renewed = renewed
+            self._renewed, self._run = renewed, run
             try:
                 if not self._changed.wait_for(self._is_at_rest, LAST_BATCH_SECS):
                     raise StagingError(
@@ -130,7 +136,7 @@ class Renewals(Handler):
                         f"{LAST_BATCH_SECS:.0f} s."
                     )
             except BaseException:
-                self._renewed = ()
+                self._renewed, self._run = (), None
                 self._changed.notify_all()
                 raise
 
@@ -142,7 +148,7 @@ class Renewals(Handler):
             self._begin_anew(anew, placed)
         finally:
             with self._changed:
-                self._renewed, self._ended, self._before = (), [], {}
+                self._renewed, self._run, self._ended, self._before = (), None, [], {}
                 self._changed.notify_all()
 
     def _positions(self, pipelines: Iterable[Pipeline]) -> dict[Pipeline, Any]:

@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from clusters import only_worker
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from resuming import Counting
 from slow import examples
 
 import staging_tf1 as staging
-from staging_tf1.errors import BuildError, CheckpointError, ResumeError
+from staging_tf1.errors import BuildError, CheckpointError, ClusterError, ResumeError
 from staging_tf1.sources import ArraySource, GeneratorSource
 
 RECORDS = 60
@@ -406,12 +407,31 @@ def test_one_run_may_not_set_the_position_and_take(graph: Any, how: str) -> None
         assert sess.run(batch).tolist() == [0]
 
 
+def test_a_cluster_refuses_what_sets_its_position(tmp_path: Path) -> None:
+    with only_worker() as cluster, tf.Graph().as_default(), cluster.device_scope():
+        batch = staging.staged(source(), cluster=cluster, name="train")
+        weights = tf.get_variable("weights", [])
+        tf.train.get_or_create_global_step()
+        saver, init, rest = tf.train.Saver(), tf.global_variables_initializer(), tf.train.Saver([weights])
+        path = str(tmp_path / "model")
+        with monitored(staging.StagingSession(cluster=cluster, **QUIET)) as (run, do):
+            run(batch)
+            do(lambda session: saver.save(session, path))
+            for act in (lambda session: saver.restore(session, path), lambda session: session.run(init)):
+                with pytest.raises(ClusterError, match=r"'train'.*sets its position after the workers.*tf.train.Saver"):
+                    do(act)
+            do(lambda session: rest.restore(session, path))
+            assert run(batch).tolist() == [1]
+
+
 def test_a_pipeline_that_is_staged_again_begins_anew_with_the_first(graph: Any, tmp_path: Path) -> None:
     batch = staging.staged(staging.staged(source(), name="first"), capacity=4, name="second")
     init = tf.global_variables_initializer()
     with plain(staging.start, Program([batch], None, [], init, *[None] * 4)) as (run, do):
         for _ in range(3):
             assert [run(batch).tolist() for _ in range(5)] == [[number] for number in range(5)]
+            with pytest.raises(BuildError, match="'second'.*one run sets its position and takes a batch"):
+                run([batch, init])
             do(lambda session: session.run(init))
 
 
