@@ -75,7 +75,9 @@ def as_tf_dtype(dtype: Any) -> Any:
 
 
 def can_be_split(dtype: np.dtype[Any]) -> bool:
-    """Whether the kernels of `enqueue_many` support the dtype. Of ml_dtypes they support only bfloat16."""
+    """Whether the kernels of `enqueue_many` support the dtype: of ml_dtypes only bfloat16, no qint16 and no quint16."""
+    if dtype.names is not None:
+        return dtype.itemsize != 2
     return dtype.type.__module__ != "ml_dtypes" or dtype.name == "bfloat16"
 
 

@@ -20,7 +20,7 @@ from staging_tf1.graph.position import Fingerprint, Position, TowerRange, labell
 from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.state import state_of
 from staging_tf1.sources import Source, StreamSource
-from staging_tf1.sources.blocks import has_blocks
+from staging_tf1.sources.blocks import can_be_sliced, has_blocks
 from staging_tf1.sources.spans import NO_SPANS, Spans
 from staging_tf1.spec import flatten
 from staging_tf1.spec.conform import Conformer
@@ -140,6 +140,7 @@ class Plan:
             "map_fn makes them": entry.mapped is not None,
             "they are not just rows of arrays": not has_blocks(entry.source),
             "they hold strings": any(leaf.dtype == object for leaf in flatten(entry.spec or ())),
+            "TensorFlow cannot slice them": not all(map(can_be_sliced, flatten(entry.spec or ()))),
         }
         return next((reason for reason, holds in reasons.items() if holds), "")
 

@@ -6,7 +6,10 @@ from typing import Any
 
 from staging_tf1.sources.records import RecordSource
 
-__all__ = ["full_batches", "has_blocks", "read_block"]
+__all__ = ["can_be_sliced", "full_batches", "has_blocks", "read_block"]
+
+# No kernel slices a block of more dimensions.
+_MOST_DIMS = 8
 
 
 def has_blocks(source: Any) -> bool:
@@ -16,6 +19,13 @@ def has_blocks(source: Any) -> bool:
     batches = source._batching
     plain = batches.options.transform is None and batches.layout is None and not batches.left_out
     return source._copies_rows and plain
+
+
+def can_be_sliced(leaf: Any) -> bool:
+    """Whether every release of TensorFlow can take a batch of that spec out of a block."""
+    dtype = leaf.dtype
+    is_common = dtype.names is None and (dtype.type.__module__ == "numpy" or dtype.name == "bfloat16")
+    return is_common and len(leaf.shape or ()) < _MOST_DIMS
 
 
 def full_batches(source: Any, index: int, most: int) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
+import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -191,6 +192,12 @@ NOT: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
     "a subclass": (lambda: Doubled(NUMBERS, **ORDER), {}, "they are not just rows of arrays"),
     "a mixture": (lambda: sources.mix([plain(), Doubled(NUMBERS, **ORDER)]), {}, "they are not just rows of arrays"),
     "text": (lambda: ArraySource(NUMBERS.astype(str), **ORDER), {}, "they hold strings"),
+    "bytes of other formats": (
+        lambda: ArraySource(NUMBERS.astype(ml_dtypes.float8_e4m3fn), **ORDER),
+        {},
+        "TensorFlow cannot slice them",
+    ),
+    "rank 8": (lambda: ArraySource(NUMBERS.reshape(-1, *[1] * 7), **ORDER), {}, "TensorFlow cannot slice them"),
     "by record": (lambda: sources.MapSource(list(NUMBERS), **ORDER), {}, "they are not just rows of arrays"),
     "padded": (lambda: plain().pad(), {}, "they are not just rows of arrays"),
     "a generator": (lambda: (np.arange(3) for _ in range(5)), {}, "they are not just rows of arrays"),
