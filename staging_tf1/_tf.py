@@ -14,7 +14,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib import metadata
 from typing import Any, NamedTuple, Protocol
 
@@ -340,6 +340,23 @@ def call_before_finalize(graph: Any, call: Callable[[], None]) -> None:
         finalize()
 
     graph.finalize = finalized
+
+
+def hide_from_numeric_checks(graph: Any, hidden: Callable[[], Collection[Any]]) -> None:
+    """Make `tf.add_check_numerics_ops()` skip the ops of `graph` that `hidden` returns.
+
+    Wraps an attribute of this graph, as `count_runs` does: the function asks the graph for its ops.
+    """
+    get_operations = type(graph).get_operations
+
+    def shown() -> Any:
+        ops = get_operations(graph)
+        if sys._getframe(1).f_code.co_name != tf.add_check_numerics_ops.__name__:
+            return ops
+        skipped = hidden()
+        return [op for op in ops if op not in skipped]
+
+    graph.get_operations = shown
 
 
 def add_control_input(op: Any, control: Any) -> None:

@@ -15,6 +15,7 @@ from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.feed.source_errors import SkipRule
 from staging_tf1.feed.supply import Supply
 from staging_tf1.graph.callsite import CallSite
+from staging_tf1.graph.dependencies import ancestors, descendants
 from staging_tf1.graph.feed_queue import QueueOptions
 from staging_tf1.graph.position import Fingerprint, Position, TowerRange, labelled
 from staging_tf1.graph.sink import Sink
@@ -277,6 +278,18 @@ def pipelines_of(graph: Any) -> list[Pipeline]:
 def areas_taken(pipelines: Iterable[Pipeline]) -> dict[str, Sink]:
     """Return the sinks of `pipelines` that are areas, by the name of the op that every get depends on."""
     return {sink.get.take.name: sink for pipeline in pipelines for sink in pipeline.sinks if sink.get is not None}
+
+
+def ops_ahead(pipeline: Pipeline) -> set[Any]:
+    """Return the ops that prepare and put the batches of a pipeline, ahead of the steps.
+
+    A step that ran them would need their feeds, or consume elements of the program's own input.
+    """
+    mapped = [ops for ops in pipeline.map_ops if ops is not None]
+    puts = [put for sink in pipeline.sinks for put in (sink.put, sink.put.block) if put is not None]
+    fed = [tensor for ops in (*mapped, *puts) for tensor in ops.placeholders]
+    # A loop has outputs that no op of the put reads.
+    return {*ancestors(sink.put.op for sink in pipeline.sinks), *descendants(fed), *(tensor.op for tensor in fed)}
 
 
 def add_pipeline(graph: Any, pipeline: Pipeline) -> None:

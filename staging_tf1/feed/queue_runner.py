@@ -6,10 +6,10 @@ import threading
 import warnings
 from typing import Any
 
-from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1._tf import hide_from_numeric_checks, run_unwrapped, tf
 from staging_tf1.errors import NotebookWarning, UninitializedError
 from staging_tf1.feed.checkpoint import guard_restores
-from staging_tf1.feed.pipeline import Pipeline, add_pipeline, pipelines_of
+from staging_tf1.feed.pipeline import Pipeline, add_pipeline, ops_ahead, pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun, all_runs, end_stopped, run_in
 from staging_tf1.feed.prepare import Prepared, prepare
 from staging_tf1.feed.renewal import see_renewals
@@ -90,6 +90,8 @@ def register(pipeline: Pipeline) -> None:
     """Register `pipeline` with our session helpers and, unless it is in lockstep, as a queue runner."""
     graph = tf.get_default_graph()
     _warn_if_built_before(graph, pipeline)
+    if not pipelines_of(graph):
+        hide_from_numeric_checks(graph, lambda: set().union(*map(ops_ahead, pipelines_of(graph))))
     add_pipeline(graph, pipeline)
     guard_restores()
     runner = state_of(graph).pipelines.runners[pipeline] = PipelineRunner(pipeline)

@@ -44,6 +44,18 @@ def ancestors(elements: Iterable[Any], fed: Collection[str] = (), *, controls: b
             pending.extend(op.control_inputs)
 
 
+def descendants(tensors: Iterable[Any]) -> Iterator[Any]:
+    """The ops that are computed from `tensors`."""
+    pending = [op for tensor in tensors for op in tensor.consumers()]
+    seen: set[str] = set()
+    while pending:
+        op = pending.pop()
+        if op.name not in seen:
+            seen.add(op.name)
+            yield op
+            pending.extend(consumer for tensor in op.outputs for consumer in tensor.consumers())
+
+
 def elements_of(graph: Any, fetches: Any) -> list[Any]:
     """The tensors and ops that a nest of fetches, or of names, stands for.
 

@@ -137,7 +137,7 @@ class TokenArea(Sink):
             slot, staged = self._staged(convert(batch))
             with tf.control_dependencies([self._released(slot, staged, None)]):
                 following = turn + slot
-                return following, tf.reshape((following < batches) & tf.cast(slot, tf.bool), [])
+                return following, tf.squeeze((following < batches) & tf.cast(slot, tf.bool))
 
         with self._on_host(), tf.name_scope("block"):
             fed = [tf.placeholder(part.dtype, [None, *part.shape]) for part in self._tensors.placeholders]

@@ -255,6 +255,15 @@ def test_graph_finalize_is_looked_up_at_the_graph(graph: Any) -> None:
         assert graph.finalized
 
 
+def test_add_check_numerics_ops_asks_the_graph_for_its_ops(graph: Any) -> None:
+    seen, hidden = tf.constant(1.0, name="seen"), tf.constant(2.0, name="hidden")
+    _tf.hide_from_numeric_checks(graph, lambda: {hidden.op})
+    assert {seen.op, hidden.op} <= {*graph.get_operations()}
+    tf.add_check_numerics_ops()
+    checked = {op.inputs[0].name for op in graph.get_operations() if op.type == "CheckNumerics"}
+    assert checked == {seen.name}
+
+
 def test_coordinator_registered_threads_and_clean_stop_exception_types(graph: Any, capfd: Any) -> None:
     """A queue runner in a run that only the end of the session ends, as that of a SyncReplicasOptimizer."""
     queue, never = tf.FIFOQueue(1, tf.int32, [], name="tokens"), tf.FIFOQueue(1, tf.int32, [])
