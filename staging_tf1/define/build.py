@@ -176,6 +176,7 @@ def _producers(plan: Plan, name: str, sinks: Sequence[Sink]) -> tuple[Producer, 
             entry.source,
             plan,
             num_feed_threads(plan, number),
+            number,
             tower,
             chained=entry.source is None and _is_chained(sinks[tower].put.op),
         )

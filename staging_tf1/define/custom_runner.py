@@ -58,8 +58,8 @@ class CustomRunner:
 
     Args:
       source: a source of batches (`staging.sources`), an iterable, a generator function, or a list of generator
-        functions or sources, one per thread. The first dimension of a batch counts records. Several threads share one
-        source: each batch goes to one thread.
+        functions or sources, one per thread, whose batches may only differ in their number of records. The first
+        dimension of a batch counts them. Several threads share one source: each batch goes to one thread.
       batch_size: records that `get_inputs` takes by default. None takes the batches as the source makes them.
       queue: "shuffle" is a `tf.RandomShuffleQueue` of records. "fifo" is a `tf.FIFOQueue`: of whole batches if
         `batch_size` is None, else of records. Whole batches are faster, because `enqueue_many` splits and rebuilds
@@ -247,9 +247,12 @@ def _with_sources(plan: Plan, source: Any) -> Plan:
             )
         check_in_processes(plan.caller, given)
     sources = [divided(plan, whole_source, saves_seed=False)[0] for whole_source in given]
-    spec = _common_spec(plan, sources)
-    components = map_structure(as_type_spec, spec)
-    inputs = tuple(Input(components, components, source, spec) for source in sources)
+    specs = [
+        check_spec(plan.caller, source, source.spec if isinstance(source, Source) else source.resolve_spec())
+        for source in sources
+    ]
+    components = map_structure(as_type_spec, _common_spec(plan, specs))
+    inputs = tuple(Input(components, components, source, spec) for source, spec in zip(sources, specs, strict=True))
     return replace(plan, inputs=inputs, limit=common_batches(plan, given[0]))
 
 
@@ -270,18 +273,21 @@ def _is_input(given: Any) -> bool:
     return callable(given) or isinstance(given, (Source, StreamSource))
 
 
-def _common_spec(plan: Plan, sources: Sequence[Source | StreamSource]) -> Any:
-    specs = [
-        check_spec(plan.caller, source, source.spec if isinstance(source, Source) else source.resolve_spec())
-        for source in sources
-    ]
+def _common_spec(plan: Plan, specs: Sequence[Any]) -> Any:
+    """Return the spec of what all generators yield. Their batches may differ in the number of records."""
+    open_specs = [map_structure(_of_any_length, spec) for spec in specs]
     for number, spec in enumerate(specs[1:], start=1):
-        if flatten_with_paths(spec) != flatten_with_paths(specs[0]):
+        if flatten_with_paths(open_specs[number]) != flatten_with_paths(open_specs[0]):
             raise SpecError(
                 f"{plan.caller}: generator {number} yields {spec}, generator 0 yields {specs[0]}. All generators "
                 f"of one queue must yield the same components."
             )
-    return specs[0]
+    same = all(flatten_with_paths(spec) == flatten_with_paths(specs[0]) for spec in specs)
+    return specs[0] if same else open_specs[0]
+
+
+def _of_any_length(leaf: Any) -> Any:
+    return replace(leaf, shape=(None, *leaf.shape[1:])) if leaf.shape else leaf
 
 
 def _source_batch(plan: Plan) -> int | None:

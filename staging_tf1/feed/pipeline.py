@@ -174,6 +174,8 @@ class Producer:
     source: Source | StreamSource | None
     plan: Plan
     num_threads: int
+    # That of its input.
+    number: int = 0
     # The number of the sink that it fills. Several producers may fill one sink, each with its own generator.
     tower: int = 0
     # Whether the graph computes the batches from another pipeline's queue or area, and so ends with that pipeline.
@@ -205,7 +207,7 @@ class Producer:
 
     @cached_property
     def _conformer(self) -> Conformer:
-        return Conformer(self.plan.inputs[self.tower].spec, equal_rows=self.plan.by_record)
+        return Conformer(self.plan.inputs[self.number].spec, equal_rows=self.plan.by_record)
 
 
 # By identity: two pipelines are never equal.

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from ways_in import GivenStream
 
 import staging_tf1 as staging
 from staging_tf1.errors import SpecError, UninitializedError
 from staging_tf1.sources import ArraySource
+from staging_tf1.spec import ArraySpec
 
 
 def batches() -> Iterator[Any]:
@@ -251,6 +253,59 @@ def test_rows_without_values_want_whole_batches(graph: Any, queue: str) -> None:
 def test_generators_must_agree(graph: Any) -> None:
     with pytest.raises(SpecError, match="CustomRunner: generator 1 yields .*int64.*, generator 0 yields .*float64"):
         staging.CustomRunner([lambda: iter([np.zeros(2)]), lambda: iter([np.zeros(2, int)])], batch_size=2)
+
+
+def declared(*shape: int | None) -> staging.sources.GeneratorSource:
+    """Return a generator of two batches, whose spec has this shape."""
+    rows = [np.arange(3 * 2).reshape(3, 2)] * 2
+    return staging.sources.GeneratorSource(lambda: iter(rows), spec=tf.TensorSpec(shape, tf.int64))
+
+
+def rows_of(count: int, **options: Any) -> staging.sources.ArraySource:
+    numbers = np.arange(count * 2).reshape(count, 2)
+    return staging.sources.ArraySource(numbers, **{"batch_size": 3, "epochs": 1, **options})
+
+
+# Inputs of one queue, and the records in it; None if they are refused.
+TOGETHER: dict[str, tuple[list[Any], int | None]] = {
+    "shards, one with a rest": ([rows_of(7).shard(0, 2), rows_of(7).shard(1, 2)], 7),
+    "shards without a rest": ([rows_of(12).shard(0, 2), rows_of(12).shard(1, 2)], 12),
+    "a shard without the rest": ([rows_of(7), rows_of(7, drop_remainder=True)], 13),
+    "batches of other sizes": ([rows_of(6), rows_of(8, batch_size=4)], 14),
+    "a declared number of rows": ([declared(3, 2), declared(None, 2)], 12),
+    "an array and a generator": ([rows_of(6), lambda: iter([np.zeros([2, 2], int)])], 8),
+    "rows of other sizes": ([declared(3, 2), declared(3, None)], None),
+    "no rows": ([declared(3, 2), declared()], None),
+    "other ranks": ([declared(3, 2), declared(3)], None),
+}
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+@pytest.mark.parametrize("which", TOGETHER)
+def test_inputs_of_one_queue_may_differ_in_the_number_of_rows(graph: Any, which: str, batch_size: int | None) -> None:
+    given, count = TOGETHER[which]
+    if count is None:
+        with pytest.raises(SpecError, match="All generators of one queue must yield the same components"):
+            staging.CustomRunner(given, queue="fifo", batch_size=batch_size)
+        return
+    batch = staging.CustomRunner(given, queue="fifo", batch_size=batch_size).get_inputs()
+    taken = []
+    with staging.StagingSession() as sess:
+        while not sess.should_stop():
+            taken += sess.run(batch).tolist()
+    assert len(taken) == count
+
+
+def test_each_input_keeps_to_its_own_number_of_rows(graph: Any) -> None:
+    spec = ArraySpec((4, 2), np.int64)
+    inputs = [rows_of(6), GivenStream(lambda: np.zeros([3, 2], int), spec)]
+    batch = staging.CustomRunner(inputs, queue="fifo").get_inputs()
+    with (
+        pytest.raises(SpecError, match=r"'custom_runner/1': batch 0.* int64 \[4, 2\]"),
+        staging.StagingSession() as sess,
+    ):
+        while not sess.should_stop():
+            sess.run(batch)
 
 
 def test_threads_and_generators_must_be_as_many(graph: Any) -> None:
