@@ -205,6 +205,8 @@ class _Shipping(ByValuePickler):
             return threading.Lock, ()
         if kind is _RLOCK:
             return threading.RLock, ()
+        if kind is threading.local:
+            return threading.local, ()
         if isinstance(value, _RANDOM):
             self.random = True
         if isinstance(value, np.ndarray) and not value.dtype.hasobject:

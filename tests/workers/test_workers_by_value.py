@@ -9,8 +9,10 @@ import pickle
 import threading
 import traceback
 import types
+from pathlib import Path
 from typing import Any
 
+import main_program_child
 import pytest
 from test_workers import pools
 from worker_sources import Reporting
@@ -128,3 +130,9 @@ def test_a_traceback_of_a_worker_shows_the_line() -> None:
     line = make.__code__.co_firstlineno + 1
     text = str(caught.value.__cause__)
     assert f'File "{__file__}", line {line}, in make' in text and "return 1 / index  # the line that fails" in text
+
+
+def test_what_a_main_program_defines_works_in_a_worker(run_python: Any, tmp_path: Path) -> None:
+    """Decorated functions, classes and their methods, and modules that were loaded by path: a table."""
+    result = run_python(main_program_child.__file__, tmp_path)
+    assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr

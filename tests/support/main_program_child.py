@@ -1,0 +1,384 @@
+"""Calls what a main program defines in a worker: `python main_program_child.py FOLDER`. Prints what is wrong."""
+
+from __future__ import annotations
+
+import abc
+import collections
+import contextlib
+import dataclasses
+import enum
+import functools
+import importlib.util
+import operator
+import sys
+import threading
+import types
+import typing
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from pools import pools
+
+from staging_tf1.sources import Source
+from staging_tf1.workers.shipping import check_picklable
+
+T = TypeVar("T")
+ROW = collections.namedtuple("ROW", "unit")
+LOCAL = threading.local()
+
+
+@functools.cache
+def cached(key: int) -> int:
+    return key * 10
+
+
+@functools.lru_cache(maxsize=3, typed=True)
+def limited(key: int) -> int:
+    return key * 10
+
+
+@functools.lru_cache
+def recursive(key: int) -> int:
+    return recursive(key - 1) + 10 if key else 0
+
+
+def wrapping(function: Callable[[int], int]) -> Any:
+    @functools.wraps(function)
+    def wrapped(*keys: int) -> int:
+        return function(*keys)
+
+    return wrapped
+
+
+@wrapping
+def wrapped(key: int) -> int:
+    return key * 10
+
+
+@functools.cache
+@wrapping
+def cached_wrapped(key: int) -> int:
+    return key * 10
+
+
+@wrapping
+@functools.cache
+def wrapped_cached(key: int) -> int:
+    return key * 10
+
+
+@functools.singledispatch
+def dispatched(key: Any) -> int:
+    return -1
+
+
+@dispatched.register
+def _(key: int) -> int:
+    return key * 10
+
+
+assert dispatched(1) == 10 and recursive(5) == 50  # fills their caches
+
+
+class Decorator:
+    def __init__(self, function: Callable[[int], int]) -> None:
+        functools.update_wrapper(self, function)  # type: ignore[arg-type]
+        self.function = function
+
+    def __call__(self, key: int) -> int:
+        return self.function(key)
+
+
+@Decorator
+def decorated(key: int) -> int:
+    return key * 10
+
+
+@contextlib.contextmanager
+def ten() -> Iterator[int]:
+    yield 10
+
+
+def with_ten(key: int) -> int:
+    with ten() as unit:
+        return key * unit
+
+
+def of_this_thread(key: int) -> int:
+    LOCAL.unit = 10
+    return key * LOCAL.unit
+
+
+class Abstract(abc.ABC):
+    @abc.abstractmethod
+    def method(self, key: int) -> int: ...
+
+
+class Kind(Abstract):
+    unit = 10
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def __call__(self, key: int) -> int:
+        return key * 10
+
+    def method(self, key: int) -> int:
+        with self.lock:
+            return key * self.cached_property
+
+    @functools.cached_property
+    def cached_property(self) -> int:
+        return 10
+
+    @property
+    def prop(self) -> Any:
+        return lambda key: key * 10
+
+    @staticmethod
+    def static(key: int) -> int:
+        return key * 10
+
+    @classmethod
+    def of_class(cls, key: int) -> int:
+        return key * cls.unit
+
+    @functools.cache  # noqa: B019 (programs do)
+    def cached(self, key: int) -> int:
+        return key * 10
+
+    @staticmethod
+    @functools.lru_cache
+    def cached_static(key: int) -> int:
+        return key * 10
+
+    @classmethod
+    @functools.cache
+    def cached_of_class(cls, key: int) -> int:
+        return key * cls.unit
+
+    def times(self, unit: int, key: int) -> int:
+        return unit * key
+
+    tens = functools.partialmethod(times, 10)
+
+    @functools.singledispatchmethod
+    def dispatched(self, key: Any) -> int:
+        return -1
+
+    @dispatched.register
+    def _(self, key: int) -> int:
+        return key * 10
+
+
+class Derived(Kind):
+    def method(self, key: int) -> int:
+        return super().method(key)
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    unit: int = 10
+    rest: list[int] = dataclasses.field(default_factory=list)
+
+    def method(self, key: int) -> int:
+        return key * self.unit
+
+
+@dataclasses.dataclass(slots=True)
+class Slots:
+    unit: int = 10
+
+    def method(self, key: int) -> int:
+        return key * self.unit
+
+
+class Color(enum.Enum):
+    TEN = 10
+
+    def method(self, key: int) -> int:
+        return key * self.value if self is Color.TEN and Color(10) is self else -1
+
+
+class Bits(enum.IntFlag):
+    TWO = 2
+    EIGHT = 8
+
+    def method(self, key: int) -> int:
+        return key * int(self | Bits.EIGHT)
+
+
+class Typed(NamedTuple):
+    unit: int
+
+    def method(self, key: int) -> int:
+        return key * self.unit
+
+
+class Of(Generic[T]):
+    def method(self, key: T) -> T:
+        return key * 10  # type: ignore[operator,no-any-return]
+
+
+class HasMethod(Protocol):
+    def method(self, key: int) -> int: ...
+
+
+class Has(HasMethod):
+    def method(self, key: int) -> int:
+        return key * 10
+
+
+class Dict(typing.TypedDict):
+    unit: int
+
+
+def closure(unit: int) -> Any:
+    def inner(key: int) -> int:
+        return key * unit
+
+    return inner
+
+
+KINDS: dict[str, Callable[[int], Any]] = {
+    "functools.cache": cached,
+    "lru_cache(maxsize)": limited,
+    "lru_cache, recursive": recursive,
+    "wraps": wrapped,
+    "cache of wraps": cached_wrapped,
+    "wraps of cache": wrapped_cached,
+    "cache of a lambda": functools.cache(lambda key: key * 10),
+    "cache of a closure": functools.cache(closure(10)),
+    "uses a cached function": lambda key: cached(key),
+    "singledispatch": dispatched,
+    "a class as decorator": decorated,
+    "contextmanager": with_ten,
+    "thread-local": of_this_thread,
+    "partial": functools.partial(operator.mul, 10),
+    "partial of a cached function": functools.partial(cached),
+    "methodcaller": operator.methodcaller("__mul__", 10),
+    "closure": closure(10),
+    "lambda": lambda key: key * 10,
+    "instance": Kind(),
+    "method": Kind().method,
+    "super": Derived().method,
+    "property": Kind().prop,
+    "staticmethod": Kind.static,
+    "classmethod": Kind.of_class,
+    "partialmethod": Kind().tens,
+    "cached method": Kind().cached,
+    "cached staticmethod": Kind.cached_static,
+    "cached classmethod": Kind.cached_of_class,
+    "singledispatchmethod": Kind().dispatched,
+    "dataclass": Data().method,
+    "dataclass with slots": Slots().method,
+    "dataclass, made there": lambda key: Data().method(key),
+    "enum": Color.TEN.method,
+    "flag": Bits.TWO.method,
+    "namedtuple": functools.partial(lambda row, key: row.unit * key, ROW(10)),
+    "namedtuple, made there": lambda key: ROW(10).unit * key,
+    "NamedTuple": Typed(10).method,
+    "TypedDict": lambda key: Dict(unit=10)["unit"] * key,
+    "Generic": Of[int]().method,
+    "Protocol": Has().method,
+}
+
+MODULE = """
+import dataclasses, functools
+
+def unit(): return 10
+
+@functools.cache
+def cached(key): return key * unit()
+
+@dataclasses.dataclass
+class Data:
+    ten: int = 10
+    def method(self, key): return key * self.ten
+
+def plain(key): return cached(key)
+"""
+
+
+def loaded(name: str, path: Path) -> Any:
+    """Load a module by its path and register it, as the documentation of `importlib` does."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(MODULE)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def modules(folder: Path) -> dict[str, Callable[[int], Any]]:
+    """Return functions of modules that another process cannot import, or would import from another file."""
+    folder.joinpath("shadowed.py").write_text("raise ImportError('the wrong file')\n")
+    folder.joinpath("importable.py").write_text(
+        "import sys\ndef here(key): return 10 * key * (__name__ in sys.modules)\n"
+    )
+    sys.path.insert(0, str(folder))
+    by_path = loaded("by_path", folder / "elsewhere" / "conf.py")
+    shadowed = loaded("shadowed", folder / "elsewhere" / "shadowed.py")
+    dotted = loaded("configs.train", folder / "elsewhere" / "train.py")
+    by_hand = sys.modules["by_hand"] = types.ModuleType("by_hand")
+    exec("def plain(key): return key * 10", vars(by_hand))
+    import importable  # type: ignore[import-not-found]
+
+    return {
+        "by path": by_path.plain,
+        "by path, cached": by_path.cached,
+        "by path, a class": by_path.Data().method,
+        "by path, the module": lambda key: by_path.plain(key),
+        "by path, in place of another": shadowed.plain,
+        "by path, in a package that is not there": dotted.plain,
+        "by hand": by_hand.plain,
+        # By reference, as ever.
+        "importable": importable.here,
+    }
+
+
+class Table(Source):
+    """Batch k is what the k-th function returns for four keys."""
+
+    num_records = batches_per_epoch = num_batches = None
+    batch_size = 1
+    spec = None
+
+    def __init__(self, functions: list[Any]) -> None:
+        self.functions = functions
+
+    def batch(self, index: int) -> Any:
+        return [int(self.functions[index](key)) for key in range(4)]
+
+    def shard(self, index: int, count: int) -> Source:
+        raise NotImplementedError
+
+    def fingerprint(self) -> dict[str, int | str]:
+        return {"source": "table"}
+
+
+def main() -> None:
+    functions = {**KINDS, **modules(Path(sys.argv[1]))}
+    source = Table([*functions.values()])
+    check_picklable("staged()", source)
+    with pools(source) as (pool,):
+        for number, name in enumerate(functions):
+            got: Any
+            try:
+                got = [int(value) for value in pool.make(number)]
+            except Exception as error:
+                got = error
+            if got != [0, 10, 20, 30]:
+                print(name, repr(got))
+    # The caches of this process are as before, and the pickler of others is not changed.
+    assert recursive.cache_info().currsize == 6 and limited.cache_parameters() == {"maxsize": 3, "typed": True}
+    import cloudpickle
+
+    assert not cloudpickle.list_registry_pickle_by_value()
+    print("done")
+
+
+if __name__ == "__main__":
+    main()
