@@ -142,7 +142,19 @@ def _check_graph(tensor: Any, caller: str) -> None:
         )
 
 
+def _check_graph_of_dataset(dataset: Any, caller: str) -> None:
+    variant = tf.data.experimental.to_variant(dataset)
+    home = getattr(variant, "graph", None) if not hasattr(variant, "numpy") else None
+    if home is not tf.get_default_graph():
+        where = "was made eagerly" if home is None else "belongs to a different graph than the default one"
+        raise SpecError(
+            f"{caller} got a tf.data.Dataset that {where}. Build it within the same `with graph.as_default():`, or "
+            f"store its records: staging_tf1.sources.cached(dataset, path, batch_size=...)."
+        )
+
+
 def _with_dataset(plan: Plan, dataset: Any) -> Plan:
+    _check_graph_of_dataset(dataset, plan.caller)
     check_divisible(plan, "a tf.data.Dataset")
     _check_numbered(plan, "a tf.data.Dataset")
     given = specs.of_dataset(dataset)

@@ -16,6 +16,7 @@ from staging_tf1.arguments import batch_start, choice, instance, only_known, ref
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.base import StreamSource
 from staging_tf1.spec import as_leaf_spec, flatten_with_paths, infer_spec, map_structure, pack
+from staging_tf1.spec.arrays import is_of_tensorflow, kind_of
 from staging_tf1.spec.conform import conform
 
 __all__ = ["GeneratorSource"]
@@ -92,8 +93,10 @@ class GeneratorSource(StreamSource):
         """
         with self._lock:
             if self._spec is None:
-                iterator = self._start()
-                first = next(iterator, _END)
+                iterable = self._iterable()
+                with _in_eager_mode_only(self._owner, iterable):
+                    iterator = iter(iterable)
+                    first = next(iterator, _END)
                 if first is _END:
                     raise SpecError(
                         f"{self._owner} yielded no batch, so its dtypes and shapes are unknown. Declare "
@@ -129,10 +132,10 @@ class GeneratorSource(StreamSource):
                 self._peeked = None
                 iterator: Iterator[Any] = itertools.chain([first], rest)
             else:
-                iterator = self._start()
+                iterator = iter(self._iterable())
         return _Batches(iterator, start, self._fit, self._owner)
 
-    def _start(self) -> Iterator[Any]:
+    def _iterable(self) -> Any:
         if self._once and (self._started or self._make in _BEGUN):
             raise StagingError(
                 f"{self._owner} was already read, and a generator object can be read only once. Pass the generator "
@@ -146,7 +149,7 @@ class GeneratorSource(StreamSource):
             raise TypeError(
                 f"{self._owner} returned a {type(iterable).__name__}, expected an iterator over batches: use `yield`."
             )
-        return iter(iterable)
+        return iterable
 
     def _fit(self, number: int, batch: Any) -> Any:
         if self._spec is None:
@@ -161,6 +164,20 @@ class GeneratorSource(StreamSource):
 
     def __repr__(self) -> str:
         return f"GeneratorSource({self.name})"
+
+
+@contextlib.contextmanager
+def _in_eager_mode_only(owner: str, iterable: Any) -> Iterator[None]:
+    """Explain the errors that TensorFlow's objects raise when they are iterated while a graph is built."""
+    try:
+        yield
+    except (TypeError, ValueError, RuntimeError) as error:
+        if not is_of_tensorflow(iterable):
+            raise
+        raise SpecError(
+            f"{owner} gives {kind_of(iterable)}, whose elements have no values while a graph is built. Pass tensors, "
+            f"or a tf.data.Dataset, to staged(); or store its records with staging_tf1.sources.cached()."
+        ) from error
 
 
 _END = object()

@@ -36,6 +36,7 @@ __all__ = [
     "describe",
     "fits",
     "is_named",
+    "is_of_tensorflow",
     "is_plain",
     "is_plain_list",
     "kind_of",
@@ -197,7 +198,7 @@ def _converted(value: Any, dtype: np.dtype[Any] | None, where: str) -> np.ndarra
             f"{where} got {kind_of(value)} that {endless(value)}. Pass arrays, or lists of numbers."
         ) from None
     except Exception as error:  # `__array__` is user code and may raise anything
-        if _is_of_tensorflow(value):
+        if is_of_tensorflow(value):
             raise SpecError(f"{where} got {kind_of(value)}, expected an array.{_cure(value)}") from None
         target = "an array" if dtype is None else f"{dtype.name} values"
         raise SpecError(
@@ -259,7 +260,7 @@ def _cure(value: Any) -> str:
     for part, cure in _COMPOSITE_CURES.items():
         if hasattr(value, part):
             return cure
-    if _is_of_tensorflow(value):
+    if is_of_tensorflow(value):
         return " A graph tensor has no value yet: pass it to staged() directly, or pass the result of session.run."
     cures = {
         "toarray": "Make it dense: value.toarray().",
@@ -270,7 +271,8 @@ def _cure(value: Any) -> str:
     return next((f" {cure}" for method, cure in cures.items() if hasattr(value, method)), "")
 
 
-def _is_of_tensorflow(value: Any) -> bool:
+def is_of_tensorflow(value: Any) -> bool:
+    """Whether a class of TensorFlow made `value`."""
     return type(value).__module__.partition(".")[0] == "tensorflow"
 
 
