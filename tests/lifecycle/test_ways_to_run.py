@@ -15,6 +15,7 @@ import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
 from staging_tf1.errors import StallError
+from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.tally import Tally
 from staging_tf1.graph.state import session_state_of
 from staging_tf1.sources import ArraySource, GeneratorSource
@@ -234,8 +235,26 @@ def of_lockstep(graph: Any) -> tuple[Any, str]:
 
 def of_an_iterator(graph: Any) -> tuple[Any, str]:
     iterator = tf.data.make_initializable_iterator(tf.data.Dataset.range(4).batch(1))
-    staging.staged(iterator.get_next(), name="x")
-    return iterator.initializer.inputs[0], ""
+    x = staging.staged(iterator.get_next(), name="x")
+    return behind(iterator.initializer), (
+        f"{pipeline_of(x)}: they initialize its iterator, and its threads begin anew after it. Run them in a run()."
+    )
+
+
+def of_a_position(graph: Any) -> tuple[Any, str]:
+    x = staging.staged(ArraySource(np.arange(6), batch_size=1), name="x")
+    return behind(tf.global_variables_initializer()), (
+        f"{pipeline_of(x)}: they set its position, and its threads begin anew after it. Run them in a run()."
+    )
+
+
+def behind(op: Any) -> Any:
+    with tf.control_dependencies([op]):
+        return tf.constant(1)
+
+
+def pipeline_of(x: Any) -> Any:
+    return pipelines_of(x.graph)[0]
 
 
 def of_an_area(graph: Any) -> tuple[Any, str]:
@@ -249,7 +268,7 @@ def of_an_area(graph: Any) -> tuple[Any, str]:
     )
 
 
-@pytest.mark.parametrize("make", [of_lockstep, of_an_area])
+@pytest.mark.parametrize("make", [of_lockstep, of_an_iterator, of_a_position, of_an_area])
 def test_a_partial_run_that_cannot_be_one_is_refused(graph: Any, make: Any) -> None:
     fetched, reason = make(graph)
     with staging.StagingSession() as sess:
