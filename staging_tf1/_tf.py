@@ -14,7 +14,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from importlib import metadata
 from typing import Any, NamedTuple, Protocol
 
@@ -30,6 +30,7 @@ from tensorflow.python.framework import config as _config
 from tensorflow.python.framework import op_def_registry as _op_def_registry
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework.func_graph import FuncGraph
+from tensorflow.python.ops import resource_variable_ops as _resource_variable_ops
 from tensorflow.python.ops.ref_variable import RefVariable
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 from tensorflow.python.ops.session_ops import TensorHandle
@@ -241,6 +242,14 @@ def abandon_eager_context() -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
 
 
+def own_variable(initial: Any, **options: Any) -> Any:
+    """Make a resource variable as `tf.Variable` does, past each `tf.variable_creator_scope` and `tf.distribute` scope.
+
+    Such a scope is for the variables of the model. It may return another kind of variable, or several.
+    """
+    return _resource_variable_ops.ResourceVariable(initial, **options)
+
+
 def current_container(graph: Any) -> str:
     """The `tf.container` assigned to new stateful ops of `graph`. Empty for the default container."""
     return str(graph._container)
@@ -325,10 +334,15 @@ def leave_to_close(coord: Any, queue: str) -> list[threading.Thread]:
     threads = [
         thread for thread in coord._registered_threads if thread.name.startswith(fills) and thread.name != closes
     ]
-    coord._registered_threads = coord._registered_threads.difference(threads)
+    forget_threads(coord, threads)
     if threads:
         coord._clean_stop_exception_types += (tf.errors.CancelledError,)
     return threads
+
+
+def forget_threads(coord: Any, threads: Iterable[threading.Thread]) -> None:
+    """Make `coord` not wait for `threads`."""
+    coord._registered_threads = coord._registered_threads.difference(threads)
 
 
 def call_before_finalize(graph: Any, call: Callable[[], None]) -> None:

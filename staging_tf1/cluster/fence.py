@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1._tf import own_variable, run_unwrapped, tf
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.ledger import find_op, text_of
 from staging_tf1.errors import ClusterError
@@ -25,7 +25,7 @@ class Fence:
         self.cluster = cluster
         self._entry = f"fence/{cluster.member_task}"
         with tf.control_dependencies(None), tf.device(None), tf.device(f"{cluster.own_device}/device:CPU:0"):
-            self._fence_key = tf.Variable("", trainable=False, collections=[], use_resource=True, name="staging_fence")
+            self._fence_key = own_variable("", trainable=False, collections=[], name="staging_fence")
 
     def check(self) -> Any:
         """Return an op that fails unless the fence key is the present one."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1._tf import deterministic_ops, tf
+from staging_tf1._tf import deterministic_ops, own_variable, tf
 from staging_tf1.graph.callsite import call_site
 
 
@@ -41,9 +41,7 @@ class GetStats:
         # with tf.cond.
         self.reads_clock = not deterministic_ops()
         with tf.control_dependencies(None):
-            self._sums = tf.Variable(
-                np.zeros(3), trainable=False, collections=[], use_resource=True, name=f"{name}_meter"
-            )
+            self._sums = own_variable(np.zeros(3), trainable=False, collections=[], name=f"{name}_meter")
             # Every start of the feed threads runs the reset. Without a start a get would wait forever.
             scope = self._sums.op.name.rpartition("/")[0]
             unstarted = (

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
-from staging_tf1._tf import tf
+from staging_tf1._tf import own_variable, tf
 from staging_tf1.errors import CheckpointError
 from staging_tf1.graph.acked import WINDOW, Acked
 
@@ -314,4 +314,4 @@ def labelled(position: int, state: bytes) -> bytes:
 
 def _variable(initial: Any, dtype: Any, name: str) -> Any:
     open_shape = tf.TensorShape([] if isinstance(initial, str) else [None])
-    return tf.Variable(initial, dtype=dtype, shape=open_shape, trainable=False, use_resource=True, name=name)
+    return own_variable(initial, dtype=dtype, shape=open_shape, trainable=False, name=name)

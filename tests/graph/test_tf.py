@@ -545,3 +545,13 @@ def test_feeds_are_converted_as_tensorflow_does_it() -> None:
         _tf.RefVariable,
         _tf.ResourceVariable,
     ]
+
+
+def test_resource_variable_is_made_past_the_scopes_of_variable_creators(graph: Any) -> None:
+    def creator(next_creator: Any, **options: Any) -> Any:
+        raise AssertionError("asked")
+
+    with tf.variable_creator_scope(creator):
+        made = _tf.own_variable([1.0], trainable=False, name="made")
+    assert type(made) is type(tf.Variable(0.0, use_resource=True))
+    assert made.op.name == "made" and tf.global_variables()[0] is made
