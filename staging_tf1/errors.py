@@ -145,7 +145,7 @@ class PlacementWarning(StagingWarning):
     """An area is placed on a different device than the ops that consume it."""
 
 
-class StuckThreadWarning(StagingWarning, ResourceWarning):
+class StuckThreadWarning(StagingWarning):
     """A feed thread was still running user code at the join deadline."""
 
 

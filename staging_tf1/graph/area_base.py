@@ -23,6 +23,8 @@ __all__ = ["BaseStagingArea", "areas_of", "store_of"]
 
 _Area = TypeVar("_Area", bound="BaseStagingArea")
 
+# The suffix of the ops that wake a get, such as `StagingArea.misfit_op`.
+MISFIT = "misfit"
 # Op types by kind. A partial get of a map kind (Unstage, Peek) has only the dtypes of the components that it takes.
 _KINDS = {
     **dict.fromkeys(("Stage", "Unstage", "StagePeek", "StageSize", "StageClear"), "Stage"),

@@ -8,13 +8,10 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.arguments import INT32_MAX, as_int, shown
 from staging_tf1.errors import SpecError
-from staging_tf1.graph.area_base import BaseStagingArea
+from staging_tf1.graph.area_base import MISFIT, BaseStagingArea
 from staging_tf1.graph.elements import element_indices
 
 __all__ = ["StagingArea"]
-
-# The suffix of the op that `StagingArea.misfit_op` makes.
-MISFIT = "misfit"
 
 
 class StagingArea(BaseStagingArea):

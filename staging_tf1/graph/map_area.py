@@ -8,7 +8,7 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.arguments import INT64_MAX, as_int, flag, only_known, shown
 from staging_tf1.errors import SpecError
-from staging_tf1.graph.area_base import BaseStagingArea
+from staging_tf1.graph.area_base import MISFIT, BaseStagingArea
 from staging_tf1.graph.elements import element_indices, is_variable, shape_text
 
 __all__ = ["MapStagingArea"]
@@ -135,6 +135,24 @@ class MapStagingArea(BaseStagingArea):
     def incomplete_size(self, name: str | None = None) -> Any:
         """Return the number of keys whose elements lack components, an int32 scalar."""
         return self._on_store("incomplete_size", name, self._raw("IncompleteSize"), dtypes=self.dtypes)
+
+    def misfit_ops(self) -> tuple[tuple[Any, ...], Any]:
+        """Return ops, made once per graph, that fail a `get` or `peek` that waits, and the tensor that feeds its key.
+
+        Each puts one component of another dtype than declared, because an element may have the others. A get without a
+        key takes any.
+        """
+
+        def make() -> tuple[tuple[Any, ...], Any]:
+            key, raw = tf.placeholder_with_default(tf.constant(0, tf.int64), []), self._raw("Stage")
+            values = [tf.constant(False) if dtype == tf.string else tf.constant("") for dtype in self.dtypes]
+            return tuple(
+                self._on_store(MISFIT, None, raw, key=key, indices=[index], values=[value], dtypes=self.dtypes)
+                for index, value in enumerate(values)
+            ), key
+
+        made: tuple[tuple[Any, ...], Any] = self._once(MISFIT, make)
+        return made
 
     def _keyed(self, method: str, name: str | None, raw: Any, key: Any, indices: list[int], dtypes: list[Any]) -> Any:
         key = self._checked_key(method, key)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from staging_tf1._tf import is_closed, leave_to_close, tf
+from staging_tf1._tf import forget_threads, is_closed, leave_to_close, tf
 from staging_tf1.arguments import UNSET, flag, only_known, renamed, seconds, stall_secs_or_default
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.snapshot import copy_before_saving
@@ -252,12 +252,14 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             # The start failed.
             stop_all(self.runs)
             # A thread that is in TensorFlow while the interpreter ends aborts the process.
-            join_all([run.join for run in self.runs], self._join_secs)
+            left = join_all([run.join for run in self.runs], self._join_secs)
         else:
-            self._runtime.end(self._join_secs)
+            left = self._runtime.end(self._join_secs)
             sync_tokens = sync_tokens_of(self._graph)
             if sync_tokens is not None:
                 self._runtime.ends_with_session += leave_to_close(self._coord, sync_tokens.name)
+        # Otherwise MonitoredSession would wait for them as long again.
+        forget_threads(self._coord, left)
         self._session = None
 
     def _let_go_of_graph(self) -> None:

@@ -53,7 +53,8 @@ class LastSave:
         saver, path, before, args, kwargs = self._last
         step = None if before is None else int(session.run(tf.train.get_global_step(session.graph)))
         if step is None or step != before:
-            logging.info("Saved %s before the end.", saver.save(session, path, step, *args, **kwargs))
+            path = saver.save(session, path, step, *args, **kwargs)
+        logging.warning("Saved %s; start again to continue.", path if step is None else f"at step {step}")
 
 
 def _followed(save: Any) -> Any:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import threading
+import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -19,13 +22,16 @@ from staging_tf1.feed.pipeline_run import PipelineRun, runs_in, stop_all
 from staging_tf1.feed.threads import ThreadState
 from staging_tf1.fork import disarm_in_child, has_lost_tensorflow
 from staging_tf1.garbage import join_thread
-from staging_tf1.lifecycle.interrupt import InterruptWatcher, ending_at_once
 from staging_tf1.lifecycle.last_save import LastSave
 from staging_tf1.lifecycle.steps import Steps
+from staging_tf1.sigterm import in_main_thread
+from staging_tf1.watch.ending import RunEnder
+from staging_tf1.watch.interrupt import InterruptWatcher, ending_at_once
 from staging_tf1.watch.snapshot import Observer
 from staging_tf1.watch.stall import StallRule, Watchdog
 from staging_tf1.watch.stats import PipelineStats, stats_of
 from staging_tf1.watch.thread_location import stuck_text
+from staging_tf1.watch.views import Pending
 
 # How long a run may take to notice that its session was closed.
 _CANCEL_SECS = 5.0
@@ -61,8 +67,9 @@ class SessionRuntime:
       rule: when a step counts as stalled, and what happens then.
       waits_for_workers: whether, on the chief of a cluster, the step that finds the end of the data waits for the other
         workers. A StagingSession waits later.
-      raises_source_errors: see `Steps`.
       last_save: saves when a signal ends the loop; None if nothing does.
+      plain: whether `start()` has begun it. A run then raises the error of a source, and nothing but a run ends the
+        feeding after a Ctrl-C, because the program may go on after it.
 
     Attributes:
       steps: the steps of the session.
@@ -80,8 +87,8 @@ class SessionRuntime:
         rule: StallRule,
         *,
         waits_for_workers: bool = False,
-        raises_source_errors: bool = False,
         last_save: LastSave | None = None,
+        plain: bool = False,
     ) -> None:
         self.session, self._pipelines = session, pipelines
         self._cluster = cluster_of(pipelines)
@@ -90,20 +97,22 @@ class SessionRuntime:
         self.final_stats: list[PipelineStats] | None = None
         self._close_before: Callable[[], None] = session.close
         self._last_save = last_save
-        self._watcher = InterruptWatcher(lambda: stop_all(self.runs), catches_sigterm=last_save is not None)
+        self._plain = plain
+        self._watcher = self._make_watcher()
         self.steps = Steps(
             session,
             pipelines,
             self._watcher,
             interruptible=rule.raises and rule.secs > 0,
             waits_for_workers=waits_for_workers,
-            raises_source_errors=raises_source_errors,
+            raises_source_errors=plain,
         )
         # Where the start of a session fails, MonitoredSession creates the next one before this one is closed.
         self._shared_inputs = [] if self._cluster is None else self._cluster.member.shared_inputs
         self._watchdog = Watchdog(
             session, observer, self.steps.timed.pending, self.steps.reading_states, rule, self._end_the_wait
         )
+        self._ender = RunEnder(session, self.steps.timed.pending, lambda: self._watchdog, lambda: stop_all(self.runs))
         self._lock_probe = lock_probe_of(session)
         session.close = self._close
         disarm_in_child(session)
@@ -115,8 +124,35 @@ class SessionRuntime:
         self.steps.warm_up()
 
     def watch_signals(self) -> None:
-        """Let Ctrl-C stop the feed threads, which ends a step that waits for them."""
+        """Let Ctrl-C end a step that waits, and in a MonitoredSession the feeding."""
         self._watcher.start()
+        if self._last_save is not None and not in_main_thread():
+            logging.warning(
+                "Ctrl-C and SIGTERM save no checkpoint (save_on_stop=True): this session was created in thread '%s', "
+                "and Python handles signals in the main thread only. Create the session in the main thread.",
+                threading.current_thread().name,
+            )
+
+    def _make_watcher(self) -> InterruptWatcher:
+        # Weak, because a plain session that nobody closes is freed when the last reference to it is gone.
+        itself = weakref.ref(self)
+        watcher = InterruptWatcher(
+            functools.partial(_interrupted, itself),
+            catches_sigterm=self._last_save is not None,
+            interrupted_run=functools.partial(_interrupted_run, itself) if self._plain else None,
+        )
+        weakref.finalize(self, watcher.stop).atexit = False
+        return watcher
+
+    def interrupted(self) -> None:
+        """End what the main thread waits for, after a signal."""
+        if not self._plain:
+            stop_all(self.runs)
+        self._ender.arrived(self._watcher.number)
+
+    def interrupted_run(self) -> Pending | None:
+        """Return the run of this session that the main thread is in."""
+        return self._ender.run_of_main_thread()
 
     @property
     def runs(self) -> list[PipelineRun]:
@@ -155,8 +191,8 @@ class SessionRuntime:
             # The session is gone.
             return []
 
-    def end(self, join_secs: float) -> None:
-        """Take the final figures, stop the feed threads and join them."""
+    def end(self, join_secs: float) -> list[threading.Thread]:
+        """Take the final figures, stop the feed threads and join them. Return the threads that are left behind."""
         self.stop_watching()
         if self._last_save is None:
             # Otherwise a signal may still interrupt a hook that saves at the end, after ours.
@@ -167,7 +203,7 @@ class SessionRuntime:
         for run in runs:
             run.delivery.warn_of_leftovers()
         self.steps.chain.close_handlers()
-        join_all([*(run.join for run in runs), self.steps.join], join_secs)
+        return join_all([*(run.join for run in runs), self.steps.join], join_secs)
 
     def _close(self) -> None:
         if has_lost_tensorflow():
@@ -215,11 +251,43 @@ class SessionRuntime:
             self._cluster.finish()
 
 
-def join_all(joins: Iterable[Callable[[float], Iterable[ThreadState]]], join_secs: float) -> None:
-    """Join threads, and warn of those that do not return in time. Each function joins some, and returns the others."""
-    for join in joins:
-        for state in join(join_secs):
-            warn(stuck_text(state, join_secs), StuckThreadWarning)
+def _interrupted(ref: weakref.ref[SessionRuntime]) -> None:
+    runtime = ref()
+    if runtime is not None:
+        runtime.interrupted()
+
+
+def _interrupted_run(ref: weakref.ref[SessionRuntime]) -> Pending | None:
+    runtime = ref()
+    return None if runtime is None else runtime.interrupted_run()
+
+
+# After this time, it is said what the end waits for.
+_SILENT_SECS = 1.0
+
+
+def join_all(joins: Sequence[Callable[[float], Iterable[ThreadState]]], join_secs: float) -> list[threading.Thread]:
+    """Join threads, and warn of those that do not return in time. Each function joins some, and returns the others.
+
+    Returns:
+      The threads that are left behind.
+    """
+    began = time.perf_counter()
+
+    def left_after(secs: float) -> list[ThreadState]:
+        return [state for join in joins for state in join(max(0.0, began + secs - time.perf_counter()))]
+
+    if join_secs > _SILENT_SECS:
+        for state in left_after(_SILENT_SECS):
+            logging.warning("Waiting for a source, for at most %g s: %s", join_secs, stuck_text(state, _SILENT_SECS))
+    left = left_after(join_secs)
+    for state in left:
+        warn(
+            f"{stuck_text(state, join_secs)} It keeps running as a daemon. Make the source return, or add a timeout "
+            "to it.",
+            StuckThreadWarning,
+        )
+    return [state.thread for state in left if state.thread is not None]
 
 
 # The same if the process of a parameter server is gone.

@@ -21,7 +21,6 @@ from staging_tf1.graph.placement import absent_devices_named
 from staging_tf1.lifecycle.cluster_graph import check_without_cluster
 from staging_tf1.lifecycle.cluster_session import check_model, checkpoint_interval, cluster_session
 from staging_tf1.lifecycle.hook import SessionHook
-from staging_tf1.lifecycle.interrupt import interruption
 from staging_tf1.lifecycle.monitored import (
     check_monitored,
     check_run,
@@ -32,6 +31,7 @@ from staging_tf1.lifecycle.monitored import (
 from staging_tf1.lifecycle.scaffold import prepared_scaffold
 from staging_tf1.lifecycle.stepper import make_stepper
 from staging_tf1.lifecycle.steps import NO_TURN
+from staging_tf1.watch.interrupt import interruption
 from staging_tf1.watch.stats import PipelineStats, StatsList
 
 

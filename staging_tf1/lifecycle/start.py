@@ -90,8 +90,9 @@ def start(
     state = session_state_of(sess)
     if state.runtime is None:
         # Not wrapped a second time by a second start.
-        state.runtime = SessionRuntime(sess, pipelines, observer, rule, raises_source_errors=True)
+        state.runtime = SessionRuntime(sess, pipelines, observer, rule, plain=True)
         state.runtime.start()
+        state.runtime.watch_signals()
     return threads
 
 

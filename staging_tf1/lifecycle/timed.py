@@ -15,7 +15,7 @@ from staging_tf1.cluster.connection import recovered_from
 from staging_tf1.cluster.fence import after_refusal, refused
 from staging_tf1.errors import StallError
 from staging_tf1.feed.chain import Handler, Look, Run, Stage
-from staging_tf1.lifecycle.interrupt import InterruptWatcher, interruption
+from staging_tf1.watch.interrupt import InterruptWatcher, interruption
 from staging_tf1.watch.views import Pending
 from staging_tf1.watch.waiting import WaitMeter
 
@@ -86,12 +86,12 @@ class TimedRuns(Handler):
     def raise_cause(self, error: BaseException) -> None:
         """Raise what has made a run of this thread fail; return if that is `error` itself."""
         # Also after a Ctrl-C at the beginning of a run.
-        self.pending.pop(threading.get_ident(), None)
+        run = self.pending.pop(threading.get_ident(), None)
         if not isinstance(error, Exception):
-            self._watcher.take_lost_interrupt()
+            self._watcher.take_lost_interrupt(run)
             free_run_lock(self._graph)
             return
-        interrupted = interruption(error) or self._watcher.take_lost_interrupt()
+        interrupted = interruption(error) or self._watcher.take_lost_interrupt(run)
         if interrupted is not None:
             raise interrupted from None
         if self._cluster is not None and refused(error):

@@ -46,8 +46,9 @@ def diagnose(snapshot: Snapshot) -> Diagnosis:
         diagnosis = _of_store(store, snapshot)
         if diagnosis is not None:
             return diagnosis
+    calls = f"; they call {', '.join(snapshot.step.calls)}" * bool(snapshot.step.calls)
     return Diagnosis(
-        "the step is not waiting for input: its own ops are still computing, or wait for something else",
+        f"the step is not waiting for input: its own ops are still computing, or wait for something else{calls}",
         "Look at what it runs: a tf.data iterator, a py_func, a read from a file, another server",
         waits=False,
         explains=False,
@@ -115,7 +116,7 @@ def _of_store(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     else:
         rules = (
             *(_dead, _no_thread, _idle_runner, _no_put, _input_over, _from_input, _no_op_thread),
-            *(_incomplete, _shortfall, _nobody_puts),
+            *(_too_few_gradients, _incomplete, _shortfall, _no_records, _nobody_puts),
         )
     return next((diagnosis for rule in rules if (diagnosis := rule(store, snapshot)) is not None), None)
 
@@ -214,6 +215,13 @@ def _starting(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
 def _idle_runner(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     if not store.idle_runner:
         return None
+    if snapshot.step.creates_session:
+        return Diagnosis(
+            f"{store.name} is {_emptiness(store)}, and this run initializes the variables: a MonitoredSession starts "
+            "the queue runners after that",
+            "Let no initial value depend on the queue: create the variable with a constant, and assign the value in a "
+            "hook, in after_create_session(session, coord), when the queue runners are running",
+        )
     return Diagnosis(
         f"{store.name} is {_emptiness(store)}, and its QueueRunner was never started in this session",
         "Call tf.train.start_queue_runners(sess=sess, coord=coord) after the variables are initialized and before the "
@@ -229,11 +237,31 @@ def _from_input(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
     for other in rest:
         if other.name in store.inputs:
             behind = replace(other, wanted=1, step_puts=False)
-            diagnosis = _of_store(behind, replace(snapshot, stores=rest))
+            diagnosis = _of_store(behind, replace(snapshot, stores=rest)) or _no_records(other, snapshot)
             if diagnosis is not None:
                 cause = f"{store.name} is {_emptiness(store)}, because what fills it waits, too: {diagnosis.cause}"
                 return Diagnosis(cause, diagnosis.cure, diagnosis.waits)
     return None
+
+
+def _too_few_gradients(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
+    if store.kind != "accumulator":
+        return None
+    return Diagnosis(
+        f"{store.name} has {store.size} gradients, and the step takes the mean of {store.wanted}",
+        "Run its apply_grad() before the step or in another thread, with local_step= of the current step: it drops "
+        "older gradients",
+    )
+
+
+def _no_records(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:
+    """There are names of files, and the reader that takes them has delivered nothing."""
+    if not store.reader or store.inputs or not (store.putters or store.size):
+        return None
+    return Diagnosis(
+        f"{store.reader} gets the names of files from {store.name}, and delivers no records of them",
+        "Look at these files: a TFRecord file without records has 0 bytes. If they have some, the reader hangs in one",
+    )
 
 
 def _incomplete(store: StoreView, snapshot: Snapshot) -> Diagnosis | None:

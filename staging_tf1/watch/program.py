@@ -1,7 +1,7 @@
-"""Explains the stalls of a program that knows nothing of this package: a watchdog for every session of the process.
+"""Explains the stalls of a program that knows nothing of this package, and lets Ctrl-C end them.
 
-What explains them, `watch/program_watchdog.py`, is imported with the first run that takes too long: its import takes
-0.4 s.
+What does that, `watch/program_watchdog.py` and `watch/ending.py`, is imported with the first run that takes too long:
+its import takes 0.4 s.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Any
 from staging_tf1._tf import is_closed, wrap_runs
 from staging_tf1.background import Background
 from staging_tf1.graph.state import session_state_of
+from staging_tf1.sigterm import in_main_thread
+from staging_tf1.watch.interrupt import InterruptWatcher, interruption
 from staging_tf1.watch.views import Failure, Pending
 
 _RUNS = "_staging_tf1_program_runs"
@@ -28,8 +30,9 @@ class _Runs:
         self.pending: dict[int, Pending] = {}
         # The last one of each thread.
         self.failures: dict[int, Failure] = {}
-        # Made when a run first takes too long.
+        # Made when a run first takes too long, and when a signal first meets a run.
         self.watchdog: Any = None
+        self.ender: Any = None
 
     def note(self, run: Pending, error: BaseException) -> None:
         """Note that a run has failed, which may have ended its thread."""
@@ -48,6 +51,10 @@ class _Program:
         self._sessions: dict[int, weakref.ref[Any]] = {}
         # A fork has no thread of its parent.
         self._watching_in = 0
+        self._watcher = self._make_watcher()
+
+    def _make_watcher(self) -> InterruptWatcher:
+        return InterruptWatcher(self._interrupted, interrupted_run=self._interrupted_run)
 
     def around(self, session: Any, fetches: Any, feed_dict: Any, call: Callable[[], Any]) -> Any:
         """Do one run of a session."""
@@ -58,6 +65,12 @@ class _Program:
             return call()
         except Exception as error:
             runs.note(run, error)
+            interrupted = interruption(error) or self._watcher.take_lost_interrupt(run)
+            if interrupted is not None:
+                raise interrupted from None
+            raise
+        except BaseException:
+            self._watcher.take_lost_interrupt(run)
             raise
         finally:
             runs.pending.pop(ident, None)
@@ -68,9 +81,34 @@ class _Program:
         key = id(session)
         self._sessions[key] = weakref.ref(session, lambda _: self._sessions.pop(key, None))
         if self._watching_in != os.getpid():
-            self._watching_in = os.getpid()
-            Background("staging:program", self._watch).start()
+            self._watching_in, self._watcher = os.getpid(), self._make_watcher()
+            if self._secs:
+                Background("staging:program", self._watch).start()
+        if in_main_thread():
+            self._watcher.start()
         return runs
+
+    def _session_of_main_thread(self) -> Any | None:
+        """Return the session whose run the main thread is in; None if it is in none, or our own session serves it."""
+        ident = threading.main_thread().ident
+        sessions = [ref() for ref in list(self._sessions.values())]
+        served = [session for session in sessions if session is not None and "run" not in vars(session)]
+        return next((session for session in served if ident in getattr(session, _RUNS).pending), None)
+
+    def _interrupted_run(self) -> Pending | None:
+        session = self._session_of_main_thread()
+        return None if session is None else getattr(session, _RUNS).pending.get(threading.main_thread().ident)
+
+    def _interrupted(self) -> None:
+        session = self._session_of_main_thread()
+        if session is None:
+            return
+        runs: _Runs = getattr(session, _RUNS)
+        if runs.ender is None:
+            from staging_tf1.watch.ending import RunEnder
+
+            runs.ender = RunEnder(session, runs.pending, lambda: self._watchdog_of(session), say=self._say)
+        runs.ender.arrived(self._watcher.number)
 
     def _watch(self) -> Iterator[float]:
         while True:
@@ -97,20 +135,25 @@ class _Program:
             left = began + self._secs - time.perf_counter()
             if left > 0:
                 return left
+        return float(self._watchdog_of(session).look())
+
+    def _watchdog_of(self, session: Any) -> Any:
+        runs: _Runs = getattr(session, _RUNS)
+        if runs.watchdog is None:
             from staging_tf1.watch.program_watchdog import ProgramWatchdog
 
             runs.watchdog = ProgramWatchdog(session, runs.pending, runs.failures, self._secs, self._say)
-        return float(runs.watchdog.look())
+        return runs.watchdog
 
 
 def watch_program(secs: float, say: Callable[[str], None]) -> None:
     """Report each run of each session of this process that waits for longer than `secs` seconds; 0 is never.
 
-    Sessions that this package serves have a watchdog of their own. A run that computes is not reported.
+    Ctrl-C ends a run of the main thread that waits. Sessions that this package serves have a watchdog of their own. A
+    run that computes is not reported.
 
     Args:
       secs: how long is too long.
       say: called with the report, in a thread.
     """
-    if secs:
-        wrap_runs(_Program(secs, say).around)
+    wrap_runs(_Program(secs, say).around)

@@ -18,18 +18,21 @@ from staging_tf1.feed.queue_runner import PipelineRunner
 from staging_tf1.feed.source_errors import text_of
 from staging_tf1.feed.threads import PARKED, ThreadState
 from staging_tf1.graph.data_service import service_behind
-from staging_tf1.graph.dependencies import ancestors, can_end, ops_of_run
-from staging_tf1.graph.probes import Probe, Touched, area_key, probes_of, touched_by
+from staging_tf1.graph.dependencies import ancestors, can_end, elements_of, ops_of_run
+from staging_tf1.graph.probes import Probe, Touched, area_key, keys_awaited, probes_of, reader_of, touched_by
 from staging_tf1.graph.sink import queue_key
 from staging_tf1.graph.sync_tokens import is_sync_token_queue
 from staging_tf1.graph.uninitialized import uninitialized_names
 from staging_tf1.sources.files.remote import url_read_by
-from staging_tf1.watch.thread_location import users_location
+from staging_tf1.watch.thread_location import functions_called_by_ops, is_in, users_location
 from staging_tf1.watch.views import FeederView, Pending, Snapshot, StepView, StoreView, TaskView
 from staging_tf1.workers.process import starting_for
 
 # Long enough for a busy machine, short enough for a report.
 _TIMEOUT_MS = 2000
+_ONLY_READ = frozenset({"VarHandleOp", "ReadVariableOp", "VariableV2", "Placeholder"})
+# Initializes or restores the variables for a MonitoredSession and a Supervisor.
+_CREATES_SESSIONS = tf.train.SessionManager.prepare_session.__code__.co_filename
 
 
 class Observer:
@@ -53,6 +56,18 @@ class Observer:
         except (KeyError, TypeError, ValueError):
             # Only Session.run understands these fetches.
             return Touched({}, frozenset())
+
+    def keys_awaited(self, session: Any, pending: Pending, probe: Probe) -> list[dict[Any, Any]]:
+        """Return the feeds of `probe.wake_key` for the keys that the gets and peeks of a run may wait for.
+
+        A key that cannot be computed again without an effect is left out. A get without a key takes any.
+        """
+        fed = pending.fed if isinstance(pending.fed, Mapping) else {}
+        keys = keys_awaited(ops_of_run(self._graph, pending.fetches, list(fed)).values(), probe.key)
+        cut = {element.name for element in elements_of(self._graph, list(fed))}
+        again = [key for key in keys if not any(_has_effect(op) for op in ancestors([key], cut))]
+        found = read(session, again, fed) if again else None
+        return [{probe.wake_key: key} for key in found or ([] if keys else [0])]
 
     def snapshot(
         self,
@@ -78,13 +93,20 @@ class Observer:
             stores += looks.at(str(pipeline), [], self._staged, pipeline, session, touched, reader)
         seen = {queue_key(sink.queue) for pipeline in self.pipelines for sink in pipeline.sinks}
         for key, probe in self.probes.items():
-            if key not in seen:
+            # A synchronous optimizer has an accumulator for each variable.
+            if key not in seen and (probe.kind != "accumulator" or key in touched.takes):
                 putters = sum(key in puts for puts in putting) + _queue_runners(probe)
                 view = looks.at(probe.name, None, self._raw, probe, session, touched, putters)
                 stores += [] if view is None else [view]
         secs = time.perf_counter() - step.began
         location = looks.at("the threads", "", users_location, step.ident)
-        stalled = StepView(secs, location, bool(step.reads or touched.takes))
+        stalled = StepView(
+            secs,
+            location,
+            bool(step.reads or touched.takes),
+            looks.at("the functions of its ops", (), functions_called_by_ops),
+            looks.at("the threads", False, is_in, step.ident, _CREATES_SESSIONS),
+        )
         cluster = cluster_of(self.pipelines)
         tasks = () if cluster is None else looks.at("the cluster", (), _tasks_of, cluster)
         missing = looks.at("the variables", (), self._missing, session)
@@ -128,12 +150,12 @@ class Observer:
 
     def _raw(self, probe: Probe, session: Any, touched: Touched, putters: int) -> StoreView:
         size = read(session, probe.size)
-        is_area = not probe.is_queue and probe.incomplete is None
-        over, may_be_over = self._over(probe, session) if is_area else ((), False)
+        over, may_be_over = self._over(probe, session) if probe.kind == "area" else ((), False)
         runner = _runner_of(self._graph, probe)
+        reader = reader_of(self._graph.get_operations(), probe.key)
         return StoreView(
             name=self._name(probe),
-            kind="area" if is_area else "queue" if probe.is_queue else "barrier",
+            kind=probe.kind,
             size=None if size is None else int(size),
             capacity=probe.capacity,
             closed=_closed(session, probe),
@@ -147,9 +169,10 @@ class Observer:
             incomplete=0 if probe.incomplete is None else int(read(session, probe.incomplete) or 0),
             put_at=self._put_at(probe),
             is_remote=bool(session.sess_str),
+            reader="" if reader is None else f"reader '{reader.name}'",
             over=over,
             may_be_over=may_be_over,
-            is_sync=probe.is_queue and is_sync_token_queue(self._graph.get_operation_by_name(probe.key)),
+            is_sync=probe.kind == "queue" and is_sync_token_queue(self._graph.get_operation_by_name(probe.key)),
             has_put=probe.key in self._all.puts,
             has_take=probe.key in self._all.takes,
         )
@@ -216,16 +239,21 @@ class _Looks:
             return otherwise
 
 
-def read(session: Any, fetches: Any) -> Any | None:
+def read(session: Any, fetches: Any, feed_dict: Any = None) -> Any | None:
     """Return the value of `fetches`, which must not wait; None if the run fails.
 
     Runs in the calling thread, because raw gets that wait may hold every thread of TensorFlow's pool.
     """
     options = tf.RunOptions(timeout_in_ms=_TIMEOUT_MS, inter_op_thread_pool=-1)
     try:
-        return run_unwrapped(session, fetches, options=options)
+        return run_unwrapped(session, fetches, feed_dict, options)
     except (tf.errors.OpError, RuntimeError):
         return None
+
+
+def _has_effect(op: Any) -> bool:
+    """Whether another run of `op` may change something or wait."""
+    return op.op_def.is_stateful and op.type not in _ONLY_READ
 
 
 def _hidden(pipelines: Iterable[Pipeline]) -> set[str]:

@@ -14,6 +14,7 @@ from absl import logging
 from staging_tf1.background import Background, Stop
 from staging_tf1.errors import StallError
 from staging_tf1.feed.threads import WAITING_FOR_SOURCE, ThreadState
+from staging_tf1.graph.probes import Probe
 from staging_tf1.watch.diagnosis import Diagnosis, diagnose
 from staging_tf1.watch.snapshot import Observer, first_line_of, read
 from staging_tf1.watch.views import FeederView, Pending, Snapshot, StoreView, TaskView
@@ -113,6 +114,12 @@ class Watchdog:
     def _takes(self, run: Pending) -> bool:
         return bool(run.reads or self._observer.touches(run).takes)
 
+    def what_hangs(self, step: Pending) -> tuple[str, Diagnosis]:
+        """Return where a run was made, as the end of a sentence, and what it waits for."""
+        others = [run for run in self._pending() if run.ident != step.ident]
+        snapshot = self._observer.snapshot(self._session, step, others, self._readers)
+        return snapshot.step.location, diagnose(snapshot)
+
     def _report(self, late: list[Pending]) -> None:
         step = late[0]
         pending = self._pending()
@@ -147,12 +154,32 @@ class Watchdog:
         give_up = self._readers[step.reads].give_up if step.reads else None
         if give_up is not None:
             give_up(StallError(report))
+        self.wake(step)
+
+    def wake(self, step: Pending, *, own: bool = False) -> None:
+        """Make what a run waits for fail or end. Where several ops of it wait for one area, one of them goes on.
+
+        With `own`, leaves the queues of a server alone: other processes may use them.
+        """
         touched = self._observer.touches(step)
         for key, probe in self._observer.probes.items():
+            if own and self._session.sess_str and probe.kind != "area":
+                continue
             if key in touched.takes:
-                self._do(probe.wake_takers)
+                self._wake_takers(step, probe)
             elif key in touched.puts:
                 self._do(probe.wake_putters)
+
+    def _wake_takers(self, step: Pending, probe: Probe) -> None:
+        if probe.kind == "area":
+            size = read(self._session, probe.size)
+            if size is None or 0 < probe.capacity <= size:
+                # The op that wakes would itself wait for room.
+                return
+        feeds = [None] if probe.wake_key is None else self._observer.keys_awaited(self._session, step, probe)
+        for feed in feeds:
+            for op in probe.wake_takers:
+                read(self._session, op, feed)
 
     def _do(self, op: Any) -> None:
         if op is not None:

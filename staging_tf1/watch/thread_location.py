@@ -6,7 +6,9 @@ import os
 import site
 import sys
 import sysconfig
+import threading
 import time
+from types import FrameType
 
 from staging_tf1.feed.threads import ThreadState
 from staging_tf1.garbage import without_collections
@@ -31,16 +33,40 @@ def users_line(ident: int | None) -> CallSite | None:
     for there in frames_for(ident) or ():
         if _is_users(there.filename):
             return CallSite(*there)
+    return None if ident is None else _users_line(_frames().get(ident))
+
+
+def _frames() -> dict[int, FrameType]:
     # Python up to 3.11 holds a lock while it makes this dict. Garbage that is found just then may need it, such as a
     # graph of TensorFlow (python/cpython issue 106883).
     with without_collections():
-        frame = sys._current_frames().get(ident) if ident is not None else None
+        return sys._current_frames()
+
+
+def _users_line(frame: FrameType | None) -> CallSite | None:
     while frame is not None:
         filename = frame.f_code.co_filename
         if _is_users(filename):
             return CallSite(filename, frame.f_lineno, frame.f_code.co_name)
         frame = frame.f_back
     return None
+
+
+def functions_called_by_ops() -> tuple[str, ...]:
+    """Return where TensorFlow's own threads are in functions of the user: "train.py:12 in load()"."""
+    pythons = {thread.ident for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
+    lines = [_users_line(frame) for ident, frame in _frames().items() if ident not in pythons]
+    return tuple(f"{line} in {line.function}()" for line in lines if line is not None)
+
+
+def is_in(ident: int, filename: str) -> bool:
+    """Whether thread `ident` executes a function of the file."""
+    frame = _frames().get(ident)
+    while frame is not None:
+        if frame.f_code.co_filename == filename:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is_users(filename: str) -> bool:
@@ -58,10 +84,9 @@ def users_location(ident: int | None) -> str:
 
 
 def stuck_text(state: ThreadState, waited_secs: float) -> str:
-    """Return the warning about a feed thread that is still running `waited_secs` after it was told to stop."""
+    """Return what is said of a feed thread that is still running `waited_secs` after it was told to stop."""
     where = users_location(state.thread.ident if state.thread is not None else None)
     return (
         f"feed thread '{state.name}' is still {state.doing} after {waited_secs:g} s (batch {state.batch}, for "
-        f"{time.perf_counter() - state.since:.1f} s){where}. It keeps running as a daemon. Make the source return, or "
-        f"add a timeout to it."
+        f"{time.perf_counter() - state.since:.1f} s){where}."
     )

@@ -37,6 +37,10 @@ class StepView:
     location: str
     # Whether it takes from any store. If not, it only puts or computes.
     takes: bool
+    # Where TensorFlow calls Python functions at the moment: "train.py:12 in load()".
+    calls: tuple[str, ...] = ()
+    # Whether a MonitoredSession makes the run before it starts queue runners and hooks.
+    creates_session: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class StoreView:
 
     # For messages.
     name: str
-    # "staged" (an area of `staged()`), "queue", "barrier", or "area" (a plain one).
+    # "staged" (an area of `staged()`), "queue", "barrier", "accumulator", or "area" (a plain one).
     kind: str
     # In elements. None: it could not be read.
     size: int | None
@@ -116,6 +120,8 @@ class StoreView:
     put_at: str = ""
     # Whether processes other than this one may fill it.
     is_remote: bool = False
+    # The reader that takes file names from it: "reader 'TFRecordReaderV2'". Empty without one.
+    reader: str = ""
 
 
 @dataclass(frozen=True)

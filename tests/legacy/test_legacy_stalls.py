@@ -73,6 +73,35 @@ with tf.Session() as sess:
         "the thread that fed queue 'batch/fifo_queue' (made at old.py:5) has died: NotFoundError: ",
         "Fix that exception",
     ),
+    "a file without records": (
+        f"""
+open("empty.tfrecord", "w").close()
+names = tf.train.string_input_producer(["empty.tfrecord"])
+_, record = tf.TFRecordReader().read(names)
+batch = tf.train.batch([record], 2)
+with tf.Session() as sess:
+    {INIT}
+    tf.train.start_queue_runners(sess)
+    print(sess.run(batch))
+""",
+        "old.py:10",
+        "queue 'batch/fifo_queue' (made at old.py:6) is empty, because what fills it waits, too: reader "
+        "'TFRecordReaderV2' gets the names of files from queue 'input_producer' (made at old.py:4), and delivers no "
+        "records of them",
+        "Look at these files: a TFRecord file without records has 0 bytes",
+    ),
+    "an initial value from a queue, in a MonitoredSession": (
+        """
+names = tf.train.string_input_producer(["a", "b"])
+first = tf.Variable(names.dequeue(), name="first")
+with tf.train.MonitoredTrainingSession() as sess:
+    print(sess.run(first))
+""",
+        "old.py:5",
+        "queue 'input_producer' (made at old.py:3) is empty, and this run initializes the variables: a "
+        "MonitoredSession starts the queue runners after that",
+        "create the variable with a constant, and assign the value in a hook, in after_create_session(session, coord)",
+    ),
     "num_epochs without local variables": (
         """
 names = tf.train.string_input_producer(["a", "b"], num_epochs=1)

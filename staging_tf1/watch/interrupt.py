@@ -54,19 +54,31 @@ class InterruptWatcher:
       on_interrupt: called without arguments.
       catches_sigterm: whether SIGTERM, if nobody handles it, raises SystemExit in the main thread, as Ctrl-C raises
         KeyboardInterrupt. Otherwise it ends the process at once.
+      interrupted_run: returns the run that a signal meets. A signal that meets none is left to Python. Without it,
+        each signal counts, whatever it meets.
 
     Attributes:
+      number: the number of the last signal.
       has_interrupted: whether a signal has arrived since `start`.
       is_watching: whether it was started and not stopped.
     """
 
-    def __init__(self, on_interrupt: Callable[[], None], *, catches_sigterm: bool = False) -> None:
+    def __init__(
+        self,
+        on_interrupt: Callable[[], None],
+        *,
+        catches_sigterm: bool = False,
+        interrupted_run: Callable[[], object | None] | None = None,
+    ) -> None:
         self._on_interrupt = on_interrupt
         self._catches_sigterm = catches_sigterm
+        self._interrupted_run = interrupted_run
+        self.number = 0
         # Whether the handler of SIGTERM is to be removed.
         self._has_set_handler = False
-        # The exception that a handler has raised and no step has seen yet.
+        # The exception that a handler has raised and no step has seen yet, and the run that must raise it.
         self._owed: BaseException | None = None
+        self._owed_by: object | None = None
         self.has_interrupted = False
         self.is_watching = False
         # Held while `on_interrupt` runs, so that it never runs after `stop` has returned.
@@ -81,16 +93,16 @@ class InterruptWatcher:
             self._owed, self.has_interrupted, self.is_watching = None, False, True
             _signals.add(self)
 
-    def take_lost_interrupt(self) -> BaseException | None:
+    def take_lost_interrupt(self, run: object | None = None) -> BaseException | None:
         """Return, once, a KeyboardInterrupt or SystemExit that Python dropped. Call it in the main thread.
 
         Python drops an exception that a handler raises within a `__del__`. The step then fails only because its feed
-        threads have stopped, and must raise that exception instead.
+        threads have stopped, and must raise that exception instead. `run` is the run that has failed.
         """
         if self._owed is None or not in_main_thread():
             return None
         owed, self._owed = self._owed, None
-        return owed
+        return owed if self._owed_by is None or self._owed_by is run else None
 
     def stop(self) -> None:
         """Stop watching. May be called from any thread, in any order of sessions, and twice."""
@@ -106,10 +118,11 @@ class InterruptWatcher:
     def arrived(self, number: int) -> None:
         """Record a signal and call `on_interrupt`."""
         with self._lock:
-            if not self.is_watching:
+            run = None if self._interrupted_run is None else self._interrupted_run()
+            if not self.is_watching or (self._interrupted_run is not None and run is None):
                 return
-            self.has_interrupted = True
-            self._owed = self._owed or _raised_for(number)
+            self.number, self.has_interrupted = number, True
+            self._owed, self._owed_by = self._owed or raised_for(number), run
             try:
                 self._on_interrupt()
             except Exception as error:
@@ -126,7 +139,7 @@ def ending_at_once() -> Iterator[None]:
     At a prompt, and in a notebook, it still raises KeyboardInterrupt there.
     """
     handler = signal.getsignal(signal.SIGINT)
-    if not in_main_thread() or handler is not signal.default_int_handler or hasattr(sys, "ps1"):
+    if not in_main_thread() or handler is not signal.default_int_handler or at_prompt():
         yield
         return
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -136,7 +149,12 @@ def ending_at_once() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
-def _raised_for(number: int) -> BaseException | None:
+def at_prompt() -> bool:
+    """Whether somebody types the program: an interrupt must not end the process."""
+    return hasattr(sys, "ps1")
+
+
+def raised_for(number: int) -> BaseException | None:
     """Return what the handler of a signal raises, or has raised; None if it is the program's own."""
     handler = signal.getsignal(number)
     if handler is signal.default_int_handler:

@@ -1,0 +1,16 @@
+"""Ctrl-C ends each op that waits in an unmodified program, as in our own sessions (`test_ctrl_c.py`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from forked import ForkServer
+from waits import ENDS, HANGS, check
+
+
+# The same ops as in test_ctrl_c.py; what differs is who makes the ops that wake.
+@pytest.mark.slow_cases("two gets|peek|map .*|dequeue|barrier|sparse|iterator")
+@pytest.mark.parametrize("op", [*ENDS, *HANGS])
+def test_ctrl_c_ends_what_waits_and_names_it(legacy_server: ForkServer, tmp_path: Path, op: str) -> None:
+    check(legacy_server, tmp_path, "run", op)
