@@ -66,6 +66,27 @@ def test_an_area_without_a_warm_up(graph: Any, threads: int) -> None:
     )
 
 
+@pytest.mark.parametrize("how", ["get", "get any", "peek"])
+def test_a_get_by_key_is_ended(graph: Any, how: str) -> None:
+    area = staging.MapStagingArea([tf.int64, tf.string], [[], []])
+    area.put(1, [7, "a"])
+    got = area.peek(5) if how == "peek" else area.get(5) if how == "get" else area.get()
+    with watched_session() as sess:
+        cause = stall(sess, got[0] if how == "peek" else got[1])
+    assert "is empty: this run gets from it, and nothing puts into it." in cause
+
+
+def test_an_accumulator_is_explained(graph: Any, reports: Reports) -> None:
+    gradients = tf.ConditionalAccumulator(tf.float32, [], name="gradients")
+    apply, take = gradients.apply_grad(1.0), gradients.take_grad(2)
+    with staging.StagingSession(stall_secs=SECS) as sess:
+        sess.run(apply)
+        reports.on_report = lambda: sess.run(apply)
+        assert sess.run(take) == 1.0
+    cause = cause_in(reports.texts.get_nowait())
+    assert cause.startswith("accumulator 'gradients' has 1 gradients, and the step takes the mean of 2. Run its apply")
+
+
 # Feeders that have ended, and towers that are not fetched.
 
 
