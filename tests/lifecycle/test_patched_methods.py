@@ -14,10 +14,12 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
+from staging_tf1 import _tf
 from staging_tf1._tf import eager_mode, wrap_runs
 from staging_tf1.sources import ArraySource
 
-SESSION_METHODS = ("run", "partial_run", "make_callable")
+SESSION_METHODS = ("_run", "partial_run_setup", "make_callable")
+SESSIONS = tf.Session.__mro__[1]
 
 
 class OnlyRuns:
@@ -178,22 +180,24 @@ def outcome(call: Callable[[World], Any], folder: Path) -> tuple[str, list[str]]
 @contextmanager
 def unpatched() -> Iterator[None]:
     methods = [(tf.train.Saver, "save"), (tf.train.Saver, "restore"), (tf.train.Scaffold, "finalize")]
-    methods += [(tf.train.SessionManager, "prepare_session"), *((tf.Session, name) for name in SESSION_METHODS)]
+    methods += [(tf.train.SessionManager, "prepare_session")]
     patched = [(owner, name, getattr(owner, name)) for owner, name in methods]
     assert all(hasattr(method, "__wrapped__") for _, _, method in patched)
     with pytest.MonkeyPatch.context() as patch:
         for owner, name, method in patched:
             patch.setattr(owner, name, inspect.unwrap(method))
+        for name in SESSION_METHODS:
+            # TensorFlow's own method may be wrapped, too.
+            patch.setattr(SESSIONS, name, getattr(SESSIONS, name).__wrapped__)
         yield
 
 
 @pytest.fixture(scope="module", autouse=True)
 def patches(tmp_path_factory: Any) -> Iterator[None]:
     """A session of ours in another graph, which patches all of them."""
-    base = tf.Session.__mro__[1]
     with pytest.MonkeyPatch.context() as patch:
-        for name in SESSION_METHODS:
-            patch.setattr(base, name, getattr(base, name))
+        # Put back at the end.
+        patch.setattr(_tf, "_wrapper", None)
         wrap_runs(lambda session, fetches, feed_dict, call: call())
         with tf.Graph().as_default():
             batch = staging.staged(ArraySource(np.arange(4), batch_size=2))
