@@ -103,8 +103,9 @@ class Renewals(Handler):
         _check(_with_readers(read, graph), _with_readers(placed, graph), taken)
         self._hold_back(_with_readers([*read, *placed], graph), run)
         try:
+            # A pipeline that stages what `placed` gives would count a batch before the new positions are read.
+            self._end_runs([*_with_readers(read, graph), *_readers_of(placed, graph)])
             self._before = self._positions(placed)
-            self._end_runs(_with_readers(read, graph))
             self._enter(taken, run)
         except BaseException:
             self._let_go((), ())
@@ -269,13 +270,18 @@ def _is_placed_by(ops: Mapping[str, Any], pipeline: Pipeline) -> bool:
     return not (writers - position.counting).isdisjoint(ops)
 
 
-def _with_readers(pipelines: Iterable[Pipeline], graph: Any) -> list[Pipeline]:
+def _with_readers(pipelines: Sequence[Pipeline], graph: Any) -> list[Pipeline]:
     """Return `pipelines`, and those that stage what these give."""
-    found = list(dict.fromkeys(pipelines))
-    for pipeline in pipelines_of(graph) if found else ():
-        if pipeline not in found and any(producer.chained for producer in pipeline.producers):
+    return list(dict.fromkeys([*pipelines, *_readers_of(pipelines, graph)]))
+
+
+def _readers_of(pipelines: Sequence[Pipeline], graph: Any) -> list[Pipeline]:
+    """Return the pipelines that stage what `pipelines` give, or what such a pipeline gives."""
+    found: list[Pipeline] = []
+    for pipeline in pipelines_of(graph) if pipelines else ():
+        if any(producer.chained for producer in pipeline.producers):
             behind = {op.name for op in ancestors([sink.put.op for sink in pipeline.sinks])}
-            if not behind.isdisjoint(areas_taken(found)):
+            if not behind.isdisjoint(areas_taken([*pipelines, *found])):
                 found.append(pipeline)
     return found
 
