@@ -19,6 +19,7 @@ from once import BAD, COUNT, FEEDS, SOURCES, Model, build, consumed, seen, sessi
 from slow import examples, some_of, with_all, with_slow
 
 import staging_tf1 as staging
+from staging_tf1.errors import SpecError
 from staging_tf1.sources import ArraySource
 
 PROGRAM = Path(__file__).parents[1] / "support" / "once.py"
@@ -117,7 +118,7 @@ REFUSED: dict[tuple[str, str], tuple[type[Exception], str]] = {
         (source, "map_fn"): (ValueError, "got map_fn= with values that the graph computes")
         for source in ("tf.data", *TENSORS)
     },
-    **{("tf.data", queue): (RuntimeError, "only supports Python-style iteration in eager mode") for queue in QUEUES},
+    **{("tf.data", queue): (SpecError, "whose elements have no values while a graph is built") for queue in QUEUES},
 }
 # What no page promises, by two of source, feed and end.
 UNPROMISED = (

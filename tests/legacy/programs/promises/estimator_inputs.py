@@ -115,8 +115,8 @@ cluster = staging.Cluster({"worker": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"]}, "w
 report["in a cluster"] = ended(
     lambda: estimator().train(lambda: staging.staged(source(0, 4, 1), name="shared", cluster=cluster))
 )
-# TensorFlow keeps the writers of summaries, and the process the thread that watches its sessions.
-left = [each for each in set(threading.enumerate()) - threads if not re.search("EventLogger|staging:program", each.name)]
+# TensorFlow keeps the writers of summaries, and the process the threads that watch its sessions and signals.
+left = [each for each in set(threading.enumerate()) - threads if not re.search("EventLogger|staging:(program|interrupt)", each.name)]
 for each in left:
     each.join(20)
 report["threads"] = sorted(each.name for each in left if each.is_alive())
