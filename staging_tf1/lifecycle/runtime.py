@@ -179,8 +179,9 @@ class SessionRuntime:
         stop_all(self.runs)
 
     def stop_watching(self) -> None:
-        """Stop reacting to stalls. May be called twice."""
+        """Stop reacting to stalls and to runs that a signal has met. May be called twice."""
         self._watchdog.stop()
+        self._ender.stop()
         self._lock_probe.stop()
 
     def _last_stats(self) -> list[PipelineStats]:

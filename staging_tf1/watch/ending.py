@@ -58,6 +58,7 @@ class RunEnder:
         self._met: Pending | None = None
         self._met_at = 0.0
         self._what = "a run"
+        self._ending: Background | None = None
 
     def run_of_main_thread(self) -> Pending | None:
         """Return the run that the main thread is in; None if it is in none."""
@@ -70,9 +71,15 @@ class RunEnder:
             return
         if run is not self._met:
             self._met, self._met_at, self._what = run, time.perf_counter(), "a run"
-            Background("staging:end", functools.partial(self._guarded, run, number)).start()
+            self._ending = Background("staging:end", functools.partial(self._guarded, run, number))
+            self._ending.start()
         elif time.perf_counter() - self._met_at > _SECOND_SECS and _may_exit(number):
             self._exit(number)
+
+    def stop(self) -> None:
+        """End what `arrived` has begun. May be called twice."""
+        if self._ending is not None:
+            self._ending.stop(_CLOSE_SECS)
 
     def _exit(self, number: int) -> None:
         self._say(f"{_name(number)} again: the program ends at once. Still running: {self._what}.")

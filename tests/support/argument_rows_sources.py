@@ -284,5 +284,6 @@ def rows_of_helpers() -> Iterator[tuple[str, Row]]:
     valid = {"processes": ints(1, MOST_THREADS), "max_batches": most, "allow_tensorflow": FLAGS}
     yield from untried_rows("assert_works_in_processes", partial(works, finite), valid)
     none = {"empty_list", "np_empty"}
-    valid = {"packages": none, "stall_secs": SECS | NONE, "only": none, "claim_version": FLAGS, "old_names": FLAGS}
+    valid = {"packages": none, "stall_secs": SECS | NONE, "only": none}
+    valid |= dict.fromkeys(("claim_version", "old_names", "compile_runs"), FLAGS)
     yield from untried_rows("install", legacy.install, valid)
