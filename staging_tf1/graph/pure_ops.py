@@ -20,6 +20,8 @@ _CACHES = frozenset({"CacheDataset", "CacheDatasetV2"})
 _FILE_NAME = slice(1, 2)
 # Random, although TensorFlow does not call them stateful.
 _RANDOM = frozenset({"FractionalAvgPool", "FractionalMaxPool", "RiscRandomUniform", "SamplingDataset"})
+# The same, where a glimpse reaches beyond the image, unless their noise is zero.
+_NOISY = frozenset({"ExtractGlimpse", "ExtractGlimpseV2"})
 
 # What TensorFlow calls stateful, and yet depends on nothing that changes. All other stateful ops are refused.
 PURE = _SHUFFLES | frozenset(
@@ -88,7 +90,7 @@ def _kind(node: Any, body: Mapping[str, Any], in_function: bool) -> str:
         return "placeholder"
     if op in _VARIABLES:
         return "variable"
-    if op in _RANDOM:
+    if op in _RANDOM or (op in _NOISY and node.attr["noise"].s != b"zero"):
         return "random"
     if op in _SHUFFLES and _are_empty(node.input[_SEEDS], body):
         return "shuffle"

@@ -53,7 +53,8 @@ def test_the_list_has_only_ops_that_tensorflow_has() -> None:
         "MapUnstage OrderedMapUnstageNoKey ResourceAccumulatorTakeGradient ConditionalAccumulator Barrier RecordInput "
         "GetSessionTensor",
         "random": "RandomUniform RandomShuffle RandomCrop Multinomial TruncatedNormal SampleDistortedBoundingBoxV2 "
-        "LogUniformCandidateSampler RandomDataset NonDeterministicInts FractionalMaxPool",
+        "LogUniformCandidateSampler RandomDataset NonDeterministicInts FractionalMaxPool "
+        "ExtractGlimpse ExtractGlimpseV2",
         "state": "Timestamp MutableHashTableV2 MutableDenseHashTableV2 AnonymousMutableHashTable LookupTableInsertV2 "
         "ReadVariableOp AssignAddVariableOp TemporaryVariable RngReadAndSkip Empty MutexV2 WriteSummary SqlDataset",
         "": "LookupTableFindV2 StatefulPartitionedCall DecodeJpeg ReadFile StatelessRandomUniformV2 ParseExampleV2",
@@ -61,6 +62,13 @@ def test_the_list_has_only_ops_that_tensorflow_has() -> None:
 )
 def test_kinds(kind: str, names: str) -> None:
     assert {name: kind_of(name) for name in names.split()} == dict.fromkeys(names.split(), kind)
+
+
+def test_a_glimpse_without_noise_is_pure() -> None:
+    noise = tf.AttrValue(s=b"zero")
+    for op in ("ExtractGlimpse", "ExtractGlimpseV2"):
+        node = tf.NodeDef(name="op", op=op, attr={"noise": noise})
+        assert pure_ops._kind(node, {"op": node}, in_function=True) == ""
 
 
 def test_each_stateless_op_with_a_seed_is_known() -> None:
