@@ -30,26 +30,48 @@ def own_copy(record: Any) -> Any:
     >>> record
     {'x': array([0., 0.]), 'words': ['a', 'b']}
     """
-    kind = type(record)
+    return _own(record, {})
+
+
+def _own(value: Any, copies: dict[int, Any]) -> Any:
+    """Copy a part of a record. `copies` has those made so far, by the id of the original: a part may occur twice."""
+    kind = type(value)
     if kind in _UNCHANGING:
-        return record
-    if isinstance(record, np.ndarray):
-        return _own_array(record)
+        return value
+    if id(value) not in copies:
+        copies[id(value)] = _copied(value, kind, copies)
+    return copies[id(value)]
+
+
+def _copied(value: Any, kind: type[Any], copies: dict[int, Any]) -> Any:
+    own: Any
+    if isinstance(value, np.ndarray):
+        return _own_array(value, copies)
     if kind is dict:
-        return {key: own_copy(value) for key, value in record.items()}
+        # Noted before it is filled, because it may hold itself.
+        own = copies[id(value)] = {}
+        for key, each in value.items():
+            own[key] = _own(each, copies)
+        return own
     if kind is list or kind is tuple:
         # Long lists of numbers are common.
-        return kind(record) if _UNCHANGING.issuperset(map(type, record)) else kind(map(own_copy, record))
-    if isinstance(record, (set, bytearray, np.void)):
-        return record.copy()
-    if isinstance(record, (SparseValue, RaggedValue)):
-        return record._map(own_copy)
-    return _of_subclass(record) if isinstance(record, (dict, list, tuple)) or _is_tensor(record) else record
+        if _UNCHANGING.issuperset(map(type, value)):
+            return kind(value)
+        if kind is tuple:
+            return tuple([_own(each, copies) for each in value])
+        own = copies[id(value)] = []
+        own.extend(_own(each, copies) for each in value)
+        return own
+    if isinstance(value, (set, bytearray, np.void)):
+        return value.copy()
+    if isinstance(value, (SparseValue, RaggedValue)):
+        return value._map(own_copy)
+    return _of_subclass(value, copies) if isinstance(value, (dict, list, tuple)) or _is_tensor(value) else value
 
 
-def _own_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _own_array(array: np.ndarray[Any, Any], copies: dict[int, Any]) -> np.ndarray[Any, Any]:
     if array.dtype.kind == "O" and array.ndim and not _UNCHANGING.issuperset(map(type, array.flat)):
-        own: np.ndarray[Any, Any] = np.frompyfunc(own_copy, 1, 1)(array)
+        own: np.ndarray[Any, Any] = np.frompyfunc(lambda value: _own(value, copies), 1, 1)(array)
         return own
     # Writing to a read-only array raises an error.
     return array.copy("K") if array.flags.writeable else array
@@ -59,18 +81,25 @@ def _is_tensor(value: Any) -> bool:
     return type(value).__module__ == "torch" and type(value).__name__ == "Tensor"
 
 
-def _of_subclass(record: Any) -> Any:
+def _of_subclass(record: Any, copies: dict[int, Any]) -> Any:
     """Copy a tensor of torch, a named tuple, or another subclass of dict, list or tuple, which may refuse a copy."""
     with contextlib.suppress(Exception):
         if _is_tensor(record):
             return record.clone()
         if isinstance(record, tuple):
-            parts = map(own_copy, record)
-            return record._make(parts) if hasattr(record, "_make") else tuple.__new__(type(record), parts)
-        own = copy.copy(record)
-        if isinstance(own, dict):
-            dict.update(own, {key: own_copy(value) for key, value in dict.items(record)})
+            parts = [_own(value, copies) for value in record]
+            own = record._make(parts) if hasattr(record, "_make") else tuple.__new__(type(record), parts)
         else:
-            list.__setitem__(own, slice(None), [own_copy(value) for value in list.__iter__(record)])
+            own = copies[id(record)] = copy.copy(record)
+            if isinstance(own, dict):
+                dict.update(own, {key: _own(value, copies) for key, value in dict.items(record)})
+            else:
+                list.__setitem__(own, slice(None), [_own(value, copies) for value in list.__iter__(record)])
+        attributes = getattr(record, "__dict__", None)
+        if attributes is record:
+            # A dict whose items are its attributes.
+            object.__setattr__(own, "__dict__", own)
+        elif attributes:
+            own.__dict__.update({name: _own(value, copies) for name, value in attributes.items()})
         return own
     return record

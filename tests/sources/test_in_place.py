@@ -22,7 +22,23 @@ Named = collections.namedtuple("Named", "x y")
 
 
 class Tagged(list[Any]):
-    """A list with an attribute."""
+    """A list with attributes."""
+
+
+class TaggedTuple(tuple[Any, ...]):
+    """A tuple with attributes."""
+
+
+class TaggedDict(collections.OrderedDict[Any, Any]):
+    """A dict with attributes."""
+
+
+class Items(dict[Any, Any]):
+    """A dict whose attributes are its items."""
+
+    def __init__(self, **items: Any) -> None:
+        super().__init__(items)
+        self.__dict__ = self
 
 
 def cells() -> Any:
@@ -211,6 +227,29 @@ def test_what_cannot_be_changed_is_not_copied() -> None:
     fortran = np.zeros((2, 3), order="F")
     assert own_copy(fortran).flags.f_contiguous
     assert own_copy(Tagged([1])) == Tagged([1]) and type(own_copy(Named(1, 2))) is Named
+
+
+@pytest.mark.parametrize("make", [Tagged, TaggedTuple, TaggedDict, Items])
+def test_attributes_are_copied(make: Any) -> None:
+    record = make(x=np.zeros(2)) if issubclass(make, dict) else make([np.zeros(2)])
+    part = record["x"] if isinstance(record, dict) else record[0]
+    record.same, record.other = part, [part]
+    own = own_copy(record)
+    own.same += 1
+    own_part = own["x"] if isinstance(own, dict) else own[0]
+    assert own_part is own.same is own.other[0] and own_part.tolist() == [1, 1]
+    assert part.tolist() == [0, 0] and vars(own).keys() == vars(record).keys()
+    own.new = 5
+    assert make is not Items or own["new"] == 5
+
+
+def test_a_record_may_hold_itself() -> None:
+    row: dict[str, Any] = {"x": np.zeros(2), "rows": [], "pair": ()}
+    row["rows"].append(row)
+    row["pair"] = (row, row["x"])
+    own = own_copy(row)
+    assert own is own["rows"][0] is own["pair"][0] is not row
+    assert own["pair"][1] is own["x"] is not row["x"]
 
 
 def test_a_tensor_of_torch_is_copied() -> None:
