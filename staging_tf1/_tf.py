@@ -165,8 +165,14 @@ def fast_callable(
     if in_caller_thread:
         # See RunOptions in config.proto. TensorFlow still uses the pool for graphs that span devices.
         options.run_options.inter_op_thread_pool = -1
-    call: Callable[..., Any] = session._make_callable_from_options(options)
+    call: Callable[..., Any] = session._make_callable_from_options(_OwnOptions(options))
     return call
+
+
+class _OwnOptions(NamedTuple):
+    """The options of a callable of the package's own, whose calls its session's entry does not see."""
+
+    options: Any
 
 
 def is_closed(session: Any) -> bool:
@@ -513,6 +519,46 @@ def _enter(session: Any, handle: str | None, fetches: Any, feed_dict: Any, call:
     return run() if _wrapper is None else _wrapper(session, fetches, feed_dict, run)
 
 
+class _CallableOfOptions:
+    """A callable of `CallableOptions`, as Keras makes them: its calls enter the chain."""
+
+    def __init__(self, session: Any, options: Any, make: Callable[[Any, Any], Any]) -> None:
+        self._session, self._make, self._options = session, make, CallableOptions()
+        self._options.CopyFrom(options)
+        connected = options.tensor_connection
+        self._fetches = [*options.fetch, *options.target, *(each.from_tensor for each in connected)]
+        # A connection feeds a tensor of the graph.
+        self._connected = {each.to_tensor: None for each in connected}
+        self.plain = make(session, options)
+        # By the names of the puts and feeds that a run has besides.
+        self._more: dict[tuple[str, ...], Any] = {}
+
+    def __call__(self, *values: Any, **named: Any) -> Any:
+        if not _enters(self._session):
+            return self.plain(*values, **named)
+        feeds = {**dict(zip(self._options.feed, values)), **self._connected}
+
+        def call(wanted: Any, fed: Any) -> Any:
+            added = {tensor: value for tensor, value in fed.items() if tensor not in feeds}
+            if wanted is self._fetches and not added:
+                return self.plain(*values, **named)
+            puts = [] if wanted is self._fetches else wanted[1]
+            result = self._with(puts, list(added))(*values, *added.values(), **named)
+            return result if wanted is self._fetches else [result]
+
+        return _enter(self._session, None, self._fetches, feeds, call)
+
+    def _with(self, puts: Sequence[Any], feeds: Sequence[Any]) -> Any:
+        names = tuple([each.name for each in (*puts, *feeds)])
+        if names not in self._more:
+            options = CallableOptions()
+            options.CopyFrom(self._options)
+            options.target.extend(put.name for put in puts)
+            options.feed.extend(feed.name for feed in feeds)
+            self._more[names] = self._make(self._session, options)
+        return self._more[names]
+
+
 def _patch_sessions() -> Callable[..., Any]:
     """Let the runs of all sessions go through `_enter`. Return the class's own `make_callable`."""
     sessions = _session.BaseSession
@@ -521,6 +567,8 @@ def _patch_sessions() -> Callable[..., Any]:
     run = getattr(sessions._run, _ORIGINAL, sessions._run)
     set_up = getattr(sessions.partial_run_setup, _ORIGINAL, sessions.partial_run_setup)
     make_callable: Callable[..., Any] = getattr(sessions.make_callable, _ORIGINAL, sessions.make_callable)
+    of_options = sessions._make_callable_from_options
+    make_of_options = getattr(of_options, _ORIGINAL, of_options)
 
     def inner_run(self: Any, handle: Any, fetches: Any, feed_dict: Any, options: Any, run_metadata: Any) -> Any:
         if _inner_wrapper is None or handle is not None or self._closed:
@@ -562,10 +610,18 @@ def _patch_sessions() -> Callable[..., Any]:
 
         return step
 
+    @functools.wraps(make_of_options)
+    def entered_make_of_options(self: Any, callable_options: Any) -> Any:
+        if isinstance(callable_options, _OwnOptions):
+            return make_of_options(self, callable_options.options)
+        made = _CallableOfOptions(self, callable_options, make_of_options)
+        return made.plain if in_queue_runner() else made
+
     for name, entered, original in (
         ("_run", entered_run, run),
         ("partial_run_setup", entered_set_up, set_up),
         ("make_callable", entered_make_callable, make_callable),
+        ("_make_callable_from_options", entered_make_of_options, make_of_options),
     ):
         setattr(entered, _ORIGINAL, original)
         setattr(sessions, name, entered)

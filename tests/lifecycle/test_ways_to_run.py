@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from tensorflow.core.protobuf import config_pb2
 
 import staging_tf1 as staging
 from staging_tf1.errors import StallError
@@ -47,6 +48,7 @@ class Model:
         self.taken.set_shape([])
         self.op = self.taken.op
         self.then = self.taken * self.fed
+        self.double = 2 * self.fed
 
     def _note(self, batch: Any) -> Any:
         if batch[0] == self._fails_at:
@@ -86,6 +88,20 @@ def with_options(sess: Any, model: Model) -> Callable[[], Any]:
     return lambda: call(options=tf.RunOptions(), run_metadata=tf.RunMetadata())
 
 
+def of_options(sess: Any, model: Model) -> Callable[[], Any]:
+    """A callable as Keras makes them."""
+    options = config_pb2.CallableOptions(feed=[model.fed.name], fetch=[model.then.name], target=[model.op.name])
+    call = sess._make_callable_from_options(options)
+    return lambda: call(np.int64(2))
+
+
+def that_connects(sess: Any, model: Model) -> Callable[[], Any]:
+    """The same, which feeds a tensor of the graph."""
+    options = config_pb2.CallableOptions(fetch=[model.double.name])
+    options.tensor_connection.add(from_tensor=model.taken.name, to_tensor=model.fed.name)
+    return lambda: sess._make_callable_from_options(options)(run_metadata=tf.RunMetadata())
+
+
 # Each is called with the session before anything has started in it.
 WAYS: dict[str, Callable[[Any, Model], Callable[[], Any]]] = {
     "run": lambda sess, model: lambda: sess.run(model.taken),
@@ -96,6 +112,8 @@ WAYS: dict[str, Callable[[Any, Model], Callable[[], Any]]] = {
     "a callable of an op": lambda sess, model: sess.make_callable(model.op),
     "a callable with options": with_options,
     "a callable with feeds": with_feeds,
+    "a callable of options": of_options,
+    "a callable that connects": that_connects,
     "eval": lambda sess, model: lambda: model.taken.eval(session=sess),
     "op.run": lambda sess, model: lambda: model.op.run(session=sess),
     "partial_run": in_parts,
@@ -406,3 +424,27 @@ def test_a_session_without_a_pipeline_is_as_before(graph: Any) -> None:
         with pytest.raises(tf.errors.InvalidArgumentError, match="must feed a value"):
             sess.make_callable(x)()
         assert not any("staging" in name for name in vars(sess))
+
+
+@pytest.mark.parametrize("connects", [False, True])
+def test_a_callable_of_options_puts_in_lockstep(graph: Any, connects: bool) -> None:
+    x = staging.staged(ArraySource(np.arange(COUNT), batch_size=1, epochs=1), lockstep=True)
+    factor = tf.placeholder(tf.int64, [1])
+    product = x * factor
+    options = config_pb2.CallableOptions(fetch=[product.name])
+    if connects:
+        options.tensor_connection.add(from_tensor=x.name, to_tensor=factor.name)
+    else:
+        options.feed.append(factor.name)
+    got: list[int] = []
+
+    class Hook(tf.train.SessionRunHook):
+        def after_create_session(self, session: Any, coord: Any) -> None:
+            self.call = session._make_callable_from_options(options)
+
+    hook = Hook()
+    with staging.StagingSession(hooks=[hook]):
+        with pytest.raises(tf.errors.OutOfRangeError):
+            while True:
+                got.extend(hook.call(*([] if connects else [np.array([3])]))[0].tolist())
+    assert got == [number * (number if connects else 3) for number in range(COUNT)]
