@@ -92,7 +92,7 @@ class _Program:
         """Return the session whose run the main thread is in; None if it is in none, or our own session serves it."""
         ident = threading.main_thread().ident
         sessions = [ref() for ref in list(self._sessions.values())]
-        served = [session for session in sessions if session is not None and "run" not in vars(session)]
+        served = [each for each in sessions if each is not None and not session_state_of(each).is_watched]
         return next((session for session in served if ident in getattr(session, _RUNS).pending), None)
 
     def _interrupted_run(self) -> Pending | None:
