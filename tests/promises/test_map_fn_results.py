@@ -105,7 +105,10 @@ def test_strings_scalars_and_composites(graph: Any, options: dict[str, Any]) -> 
 
 @pytest.mark.parametrize(
     ("make", "kind"),
-    [(lambda: tf.data.Dataset.range(3)._variant_tensor, "variant"), (lambda: tf.Variable(1).handle, "resource")],
+    [
+        (lambda: tf.data.Dataset.range(3)._variant_tensor, "variant"),
+        (lambda: tf.Variable(1, use_resource=True).handle, "resource"),
+    ],
 )
 def test_what_cannot_be_staged_is_refused_by_name(graph: Any, make: Callable[[], Any], kind: str) -> None:
     made = make()
