@@ -146,6 +146,14 @@ def graph() -> Iterator[Any]:
         yield fresh
 
 
+@pytest.fixture(params=["queue", "area"])
+def kept_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What holds staged elements: a queue, as on a CPU, or an area, as on other devices."""
+    if request.param == "area":
+        monkeypatch.setattr("staging_tf1.graph.token_area.is_on_cpu", lambda device: False)
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
 def quick_graphs() -> Iterator[None]:
     """Leave the graphs of a file as they are built, but not in `make soak`. Sessions with a config are as ever.

@@ -16,7 +16,7 @@ class Count(NamedTuple):
     gets: GetFigures
     # Elements that can be taken.
     ready: int
-    # Free slots, and elements that are staged, also without a token. 0 for a queue.
+    # Free slots, and elements that are staged, also without a token. 0 for a `FeedQueue`.
     free: int = 0
     held: int = 0
 

@@ -133,11 +133,11 @@ class GatedRuns(Handler):
             return False
         if any(run.is_putting() for run in runs_in(self._session, self._pipelines)):
             return False
-        # A get takes a token, counts, and only then removes its element. So one that has its token is seen in the
+        # A get takes a token, counts, and only then gives its slot back. So one that has its token is seen in the
         # first run or in the second.
         before = read_counts(self._sinks, self._session)
         after = read_counts(self._sinks, self._session)
-        staged = any(count.ready or count.held for count in before.values())
+        staged = any(count.ready or count.held or count.free < sink.capacity for sink, count in before.items())
         return not staged and all(count.taken == self._tally.expected(sink) for sink, count in after.items())
 
     def _save(

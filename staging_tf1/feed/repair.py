@@ -104,7 +104,7 @@ def release_stranded(sink: Sink, counts: Mapping[Sink, Count], session: Any, fed
       fed: the feeds of that step's put.
     """
     ops, count = sink.repair, counts.get(sink)
-    if ops is None or count is None:
+    if ops is None or ops.release is None or count is None:
         return 0
     stamp = {sink.put.stamp: fed[sink.put.stamp]} if sink.put.stamp in fed else {}
     for _ in range(count.held - count.ready):

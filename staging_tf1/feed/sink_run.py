@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,6 +18,8 @@ from staging_tf1.graph.sink import Sink
 
 # How often a put that waits looks whether it was cancelled.
 _LOOK_SECS = 0.1
+# How long a stop lets puts end. One that still computes its values then fails.
+_PATIENCE_SECS = 0.02
 
 
 class Canceller:
@@ -30,23 +33,35 @@ class Canceller:
         self._all = len(sinks)
         # Held while these pipelines are being stopped.
         self.stopping = threading.RLock()
-        self._cancel_all = self._callable(sinks)
+        self._wake_all, self._cancel_all = self._callables(sinks)
         # The runs of the pipelines.
         self.runs: list[Any] = []
 
     def cancel(self, sinks: Sequence[SinkRun]) -> None:
-        """End the puts and wake waiting threads. What has been put can still be taken."""
+        """End the puts and wake waiting threads. What has been put can still be taken.
+
+        A put that waits for a slot adds its batch. TensorFlow would log it if it failed.
+        """
         if not sinks:
             return
         waiting = max(sink.refuse_puts() for sink in sinks)
+        everything = len(sinks) == self._all
         # Not the others, too: a pipeline that was cancelled before may have begun anew.
-        cancel = self._cancel_all if len(sinks) == self._all else self._callable([sink.sink for sink in sinks])
-        # Each call wakes one put of each area. Cancelling twice is harmless.
-        for _ in range(max(1, waiting)):
-            cancel()
+        wake, cancel = (
+            (self._wake_all, self._cancel_all) if everything else self._callables([sink.sink for sink in sinks])
+        )
+        # Each call wakes one put of each area.
+        for _ in range(waiting):
+            wake()
+        until = time.perf_counter() + _PATIENCE_SECS
+        for sink in sinks:
+            sink.await_puts(until)
+        # Cancelling twice is harmless.
+        cancel()
 
-    def _callable(self, sinks: Sequence[Sink]) -> Callable[..., Any]:
-        return _quick(self._session, [sink.cancel for sink in sinks])
+    def _callables(self, sinks: Sequence[Sink]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        wake = _quick(self._session, [sink.wake for sink in sinks if sink.wake is not None])
+        return wake, _quick(self._session, [sink.cancel for sink in sinks])
 
 
 class SinkRun:
@@ -66,6 +81,8 @@ class SinkRun:
         self._open_producers = producers
         self._closed = self._cancelled = self._ended_before = False
         self._lock = threading.Lock()
+        # Notified of each put that ends after a cancel.
+        self._put_ended = threading.Condition(self._lock)
         # Held while a callable is made.
         self._making = threading.Lock()
         # Puts begun and ended. They differ while a put is running.
@@ -86,10 +103,7 @@ class SinkRun:
           ForkedError: the source forked, and this is the child.
         """
         stamps = [np.array(stamp, np.int64)] if self._stamps_with_put else []
-        slot = self._run(self._put or self._make_put(), [*arrays, *stamps])
-        if slot and not slot[0]:
-            # A cancel has woken it, and it has put nothing.
-            raise Stopped
+        self._run(self._put or self._make_put(), [*arrays, *stamps])
         if self._stamps is not None:
             self._stamps.append(stamp)
 
@@ -123,6 +137,8 @@ class SinkRun:
         finally:
             with self._lock:
                 self.ended += 1
+                if self._cancelled:
+                    self._put_ended.notify_all()
 
     def _begin(self) -> bool:
         """Begin a put, unless the cluster stands still. Return whether it has."""
@@ -143,7 +159,6 @@ class SinkRun:
                     self._session,
                     feeds=[*sink.put.placeholders, *(self._stamp if self._stamps_with_put else ())],
                     targets=[sink.put.op],
-                    fetches=[] if sink.put.slot is None else [sink.put.slot],
                     in_caller_thread=bool(sink.put.placeholders),
                 )
             return self._put
@@ -197,10 +212,16 @@ class SinkRun:
         return self._cancelled and not self._ended_before
 
     def refuse_puts(self) -> int:
-        """Prevent further puts. Return how many are running and need a slot to end."""
+        """Prevent further puts. Return how many are running and may need a slot to end."""
         with self._lock:
             self._cancelled = True
-            return 0 if self.sink.repair is None else self.begun - self.ended
+            return 0 if self.sink.wake is None else self.begun - self.ended
+
+    def await_puts(self, until: float) -> None:
+        """Wait until no put is running, or until that time (perf_counter). Puts into a queue end with its `cancel`."""
+        if self.sink.wake is not None:
+            with self._lock:
+                self._put_ended.wait_for(lambda: self.begun == self.ended, max(0.0, until - time.perf_counter()))
 
 
 def _quick(session: Any, ops: Sequence[Any], feeds: Sequence[Any] = ()) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from staging_tf1._tf import tf
 from staging_tf1.errors import PlacementWarning
 from staging_tf1.graph.callsite import site_of_op
 
-__all__ = ["absent_devices_named", "placement_warning", "resolved_device", "warn_misplaced"]
+__all__ = ["absent_devices_named", "is_on_cpu", "placement_warning", "resolved_device", "warn_misplaced"]
 
 # Ops that only pass a tensor on. The ops that use their output are the consumers.
 _PASSED_THROUGH = frozenset({"EnsureShape", "Identity", "IdentityN", "Snapshot", "StopGradient"})
@@ -134,6 +134,12 @@ def resolved_device(device: str, session_devices: Sequence[str]) -> str:
     if kind not in present:
         return "CPU:0"
     return f"{kind}:{spec.device_index or 0}"
+
+
+def is_on_cpu(device: str) -> bool:
+    """Whether an op with that device string is certainly on a CPU: this process has no other devices."""
+    kind = tf.DeviceSpec.from_string(device).device_type
+    return kind in (None, "CPU") and all(each.device_type == "CPU" for each in tf.config.list_physical_devices())
 
 
 def _explicit_device(op: Any, session_devices: Sequence[str]) -> str | None:

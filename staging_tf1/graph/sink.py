@@ -31,7 +31,7 @@ class BlockOps(NamedTuple):
     # As those of one batch, with one more dimension, the first: the number of the batch. The last one is for how many
     # batches there are (int32, [1]).
     placeholders: tuple[Any, ...]
-    # How many it has added (int32, [1]): fewer than it was fed if a `cancel` has woken it.
+    # How many it has added (int32, [1]): fewer than it was fed if a `wake` has ended it.
     added: Any
 
 
@@ -50,8 +50,6 @@ class PutOps:
     stamp: Any | None = None
     # With several towers `op` only stages, and this one lets one staged element be taken.
     release: Any | None = None
-    # What a run of `op` has taken from the area's slots: [0] if a `cancel` has woken it.
-    slot: Any | None = None
     # With the taker of a shuffle queue whose order is reproducible.
     handshake: Handshake | None = None
     # What adds several batches at once; None if that is not possible.
@@ -76,7 +74,7 @@ class GetOps:
 
 @dataclass(frozen=True)
 class RepairOps:
-    """What restores the slots of an area after a step failed in the middle of a get."""
+    """What restores the slots of a `TokenArea` after a step failed in the middle of a get."""
 
     # Free slots, and elements in the area (scalars).
     free: Any
@@ -84,8 +82,8 @@ class RepairOps:
     # Adds one slot; removes one.
     give_back: Any
     take_away: Any
-    # Lets one more element be taken.
-    release: Any
+    # Lets one more element be taken; None where every element that is put can be taken.
+    release: Any | None
 
 
 class Sink:
@@ -98,7 +96,7 @@ class Sink:
     capacity: int
     # Closed at the end of the data. An exported graph names it in its QueueRunnerDef.
     queue: Any
-    # None for a queue.
+    # None for a queue, and where a queue holds the elements of a `TokenArea`.
     area: StagingArea | None = None
     # The queue of the area's slots.
     slots: Any | None = None
@@ -112,9 +110,11 @@ class Sink:
     fill: Any = ()
     # Ends the data: takers drain what is left, then get OutOfRangeError.
     close: Any
-    # Like `close`, but puts add nothing from then on; puts into a queue fail. May follow a `close`. Each run wakes one
-    # put that waits for a slot; one slot too many in a cancelled area is harmless.
+    # Like `close`, but puts that wait or come later fail. May follow a `close`.
     cancel: Any
+    # Lets one put that waits for a slot add its element, before a `cancel`. One too many is harmless. None for a
+    # `FeedQueue`.
+    wake: Any | None = None
 
     put: PutOps
     # None for a queue, whose gets are made later, and which loses nothing in a failed step.

@@ -1,16 +1,15 @@
-"""`TokenArea`: a staging area between two small queues, which make it possible to close, cancel and time out.
+"""`TokenArea`: what steps take the batches of `staged()` from, with two small queues, of slots and of tokens.
 
 `Stage` and `Unstage` hold a thread of the inter-op pool while they wait, and support neither an end of the data nor
 cancellation (https://github.com/tensorflow/tensorflow/issues/12980, 39006). Queue ops support both. So only the queues
-wait, never the area::
+wait, never an area. On a CPU there is none: a token is the element itself, and is taken at once or not at all::
 
-    put:  values computed -> slots.dequeue  -> Stage   -> tokens.enqueue_many
-    get:  tokens.dequeue  -> Unstage -> slots.enqueue  -> the tensors
+    put:  values computed -> slots.dequeue  [-> Stage]   -> tokens.enqueue
+    get:  tokens.dequeue  [-> Unstage] -> slots.enqueue  -> the tensors
 
 Only the tokens are ever closed. If the slots were closed, a get that already has its element would fail and lose the
-batch. So a cancel gives a slot to each waiting put (`Sink.cancel`). A slot holds the number of tokens to enqueue: 1, or
-0 from a cancel. Enqueuing nothing succeeds in a closed queue. TensorFlow would log a put that fails, as "Local
-rendezvous is aborting".
+batch. A stop first gives a slot to each put that waits (`Sink.wake`), which then adds its element. TensorFlow would log
+a put that fails, as "Local rendezvous is aborting". A slot is 1, or 0 from a stop, which ends a loop of puts.
 """
 
 from __future__ import annotations
@@ -19,19 +18,21 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
-from staging_tf1._tf import tf
+from staging_tf1._tf import scope_device, tf
 from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.dependencies import OUTPUT, copies_after
 from staging_tf1.graph.get_stats import GetStats
+from staging_tf1.graph.placement import is_on_cpu
 from staging_tf1.graph.sink import BlockOps, GetOps, PutOps, RepairOps, Sink, Tensors
 
 
 class TokenArea(Sink):
-    """An area with a queue of `slots` and a queue of `tokens`, with an element each per free slot and per element.
+    """A queue of `slots`, one for each free place, and a queue of `tokens`, one for each element that may be taken.
 
-    A token may hold the stamp of its element: how many batches of the source it stands for, namely itself and those
-    skipped just before it, or for a `DynamicPosition` which batch it is. It may also hold a label, a string, because
-    an area on a GPU cannot hold strings and the tokens are on the host.
+    On a CPU a token holds its element. On other devices, and with several towers, an area does. A token may hold the
+    stamp of its element: how many batches of the source it stands for, namely itself and those skipped just before it,
+    or for a `DynamicPosition` which batch it is. It may also hold a label, a string, because an area on a GPU cannot
+    hold strings and the tokens are on the host.
 
     Args:
       name: the name of the sink.
@@ -44,7 +45,6 @@ class TokenArea(Sink):
       convert: makes what is staged out of what is fed; with it, one run can put several batches.
     """
 
-    area: StagingArea
     slots: Any
     repair: RepairOps
 
@@ -67,62 +67,57 @@ class TokenArea(Sink):
         self._labels = tensors.label is not None
         with tf.control_dependencies(None):
             with on(device):
-                # Unbounded, because a Stage that waits would hold a thread of the pool.
-                self.area = StagingArea(dtypes, shapes)
-            self._make_queues(stamps, releases)
+                home = scope_device()
+                # On another device than the token, the Unstage might not run in a step that fails.
+                self._host = host_of(home)
+                if not (releases and is_on_cpu(home)):
+                    # Unbounded, because a Stage that waits would hold a thread of the pool.
+                    self.area = StagingArea(dtypes, shapes)
+            self._make_queues(stamps, [] if self.area is not None else [dtype.base_dtype for dtype in dtypes])
         self.put = self._put(releases, None if convert is None else self._put_block(convert))
         with on(device):
             self.get = self._get(advance)
 
-    def _make_queues(self, stamps: bool, releases: bool) -> None:
-        # If a token were dequeued on another device, the step could fail before the Unstage, and lose the token.
+    def _make_queues(self, stamps: bool, components: list[Any]) -> None:
         with self._on_host():
             # Unbounded, so that only dequeues wait. A repair may give one slot back twice.
             self.slots = tf.FIFOQueue(-1, tf.int32, [[1]], name="slots")
             if stamps:
                 self._stamp = tf.placeholder_with_default(tf.constant(1, tf.int64), [], name="count")
-            held = [tf.int64] * stamps + [tf.string] * self._labels or [tf.int32]
-            self.queue = tf.FIFOQueue(-1, held, [[]] * len(held), name="tokens")
+            held = [tf.int64] * stamps + [tf.string] * self._labels + components or [tf.int32]
+            self.queue = tf.FIFOQueue(-1, held, None if components else [[]] * len(held), name="tokens")
             self.stats = GetStats("area")
             self.size = self.queue.size(name="size")
             # Shared by all enqueues, because each op makes the session start more slowly.
             self._zero, self._slot = tf.constant(0, name="zero"), tf.constant([1], name="slot")
             self.repair = self._repair()
             self.close = self.queue.close(name="close")
-            cancelled = self.queue.close(cancel_pending_enqueues=True)
-            slots, cleared = tf.ones([self.capacity, 1], tf.int32), self.area.clear()
+            self.cancel = self.queue.close(cancel_pending_enqueues=True, name="cancel")
+            self.wake = self.slots.enqueue(tf.constant([0]), name="wake")
             # Run before the first put of a session, and after `renew`.
-            self.fill = self.slots.enqueue_many(slots, name="refill")
+            self.fill = self.slots.enqueue_many(tf.ones([self.capacity, 1], tf.int32), name="refill")
+            # A server keeps areas between sessions.
+            cleared = [] if self.area is None else [self.area.clear()]
             # Opens and empties it, so that its input can be read again. Nothing may put or take meanwhile.
-            self.renew = tf.group(discarded(self.queue), discarded(self.slots), cleared, name="renew")
-            # After that, because a put that gets the slot earlier would succeed.
-            with tf.control_dependencies([cancelled]):
-                self.cancel = self.slots.enqueue(tf.constant([0]), name="cancel")
-        # Cleared, because a server keeps areas between sessions.
-        self.reset = tf.group(self.fill, cleared, self.stats.reset, name="reset")
+            self.renew = tf.group(discarded(self.queue), discarded(self.slots), *cleared, name="renew")
+        self.reset = tf.group(self.fill, *cleared, self.stats.reset, name="reset")
 
     def _repair(self) -> RepairOps:
-        release = self.queue.enqueue(self._token_with(b""), name="release")
         return RepairOps(
             free=self.slots.size(name="free"),
-            held=self.area.size(),
+            held=self.size if self.area is None else self.area.size(),
             give_back=self.slots.enqueue(self._slot, name="give_back"),
             take_away=self.slots.dequeue(name="take_away").op,
-            release=release,
+            release=None if self.area is None else self.queue.enqueue(self._token(b""), name="release"),
         )
 
     def _put(self, releases: bool, block: BlockOps | None) -> PutOps:
         """Make the op that waits for a slot and stages the values. With `releases`, they can be taken at once."""
         # Copies, so that feeding the values cuts every edge to the ops that compute them: a feed does not cut control
         # edges.
-        slot, put = self._staged(copies_after([], self._tensors.flat))
-        if releases:
-            with self._on_host():
-                put = self._released(slot, put, self._tensors.label)
+        _, put = self._added(copies_after([], self._tensors.flat), self._tensors.label, releases)
         release = None if releases else self.repair.release
-        return PutOps(
-            put, tuple(self._tensors.placeholders), self._tensors.flat, self._stamp, release, slot, block=block
-        )
+        return PutOps(put, tuple(self._tensors.placeholders), self._tensors.flat, self._stamp, release, block=block)
 
     def _put_block(self, convert: Callable[[Sequence[Any]], list[Any]]) -> BlockOps:
         """Make the loop that waits for a slot for each of several batches and puts it. A slot of 0 ends the loop."""
@@ -134,10 +129,9 @@ class TokenArea(Sink):
                 tf.raw_ops.StridedSlice(input=part, begin=turn, end=end, strides=one, shrink_axis_mask=1)
                 for part in fed
             ]
-            slot, staged = self._staged(convert(batch))
-            with tf.control_dependencies([self._released(slot, staged, None)]):
-                following = turn + slot
-                return following, tf.squeeze((following < batches) & tf.cast(slot, tf.bool))
+            slot, added = self._added(convert(batch), None, True)
+            with tf.control_dependencies([added]):
+                return tf.identity(end), tf.squeeze((end < batches) & tf.cast(slot, tf.bool))
 
         with self._on_host(), tf.name_scope("block"):
             fed = [tf.placeholder(part.dtype, [None, *part.shape]) for part in self._tensors.placeholders]
@@ -148,37 +142,44 @@ class TokenArea(Sink):
     def _on_host(self) -> AbstractContextManager[Any]:
         scope = ExitStack()
         scope.enter_context(tf.device(None))
-        scope.enter_context(tf.device(host_of(self.area.device)))
+        scope.enter_context(tf.device(self._host))
         return scope
 
-    def _staged(self, values: Sequence[Any]) -> tuple[Any, Any]:
-        """Return a slot, which is waited for, and the op that stages `values` after it."""
+    def _added(self, values: Sequence[Any], label: Any, releases: bool) -> tuple[Any, Any]:
+        """Return a slot, which is waited for, and the op that adds an element after it."""
         # The values come before the slot, because a source that fails must not keep a slot.
-        with tf.control_dependencies(values):
+        with tf.control_dependencies(values), self._on_host():
             slot = self.slots.dequeue()
         with tf.control_dependencies([slot]):
-            return slot, self.area.put(values)
+            if self.area is None:
+                with self._on_host():
+                    return slot, self.queue.enqueue([*self._token(label), *values], name="put")
+            staged = self.area.put(values)
+        if not releases:
+            return slot, staged
+        with tf.control_dependencies([staged]), self._on_host():
+            return slot, self.queue.enqueue(self._token(label), name="put")
 
-    def _released(self, slot: Any, staged: Any, label: Any) -> Any:
-        """Return the op that lets an element be taken after `staged`; nothing for a slot of 0."""
-        with tf.control_dependencies([staged]):
-            tokens = [tf.fill(slot, component) for component in self._token_with(label)]
-            return self.queue.enqueue_many(tokens, name="put")
-
-    def _token_with(self, label: Any) -> list[Any]:
-        stamp = [] if self._stamp is None else [self._stamp]
-        return stamp + [label] * self._labels or [self._zero]
+    def _token(self, label: Any) -> list[Any]:
+        """Return what a token holds beside the element."""
+        token = [] if self._stamp is None else [self._stamp]
+        token += [label] * self._labels
+        return token or [self._zero] * (self.area is not None)
 
     def _get(self, advance: Callable[[Any, Any], Any] | None) -> GetOps:
         """Make the tensors of the next element, which wait for it."""
         # In the caller's device scope, as with `StagingArea.get`.
         taken, counted = self.stats.measured(self.queue.size, self.queue.dequeue)
         token = tf.nest.flatten(taken)
+        marks = (self._stamp is not None) + self._labels
         with tf.control_dependencies([counted]):
-            element = self.area.get()
-            stamp, label = token[0] if self._stamp is not None else None, token[-1] if self._labels else None
+            element = token[marks:] if self.area is None else self.area.get()
+            for mark in token[:marks]:
+                mark.set_shape([])
+            stamp, label = token[0] if self._stamp is not None else None, token[marks - 1] if self._labels else None
             advanced = [advance(stamp, label)] if advance is not None else []
-        with tf.control_dependencies(list(element)):
+        # After it is counted: while all slots are free, no get is under way that has an element (`feed/gated.py`).
+        with tf.control_dependencies([*element, counted]):
             given_back = self.slots.enqueue(self._slot)
         # The user's ops start after the slot is given back, so that a failing op cannot keep it.
         outputs = copies_after([given_back, *advanced], element, OUTPUT)

@@ -101,9 +101,10 @@ def test_a_staged_batch_of_a_staged_batch(graph: Any) -> None:
             sess.run(twice)
 
 
+@pytest.mark.usefixtures("kept_in")
 def test_the_area_never_holds_more_than_its_capacity(graph: Any) -> None:
     x = staging.staged(ArraySource(np.arange(200), batch_size=1, epochs=1), capacity=3, num_threads=4)
-    size = pipelines_of(graph)[0].sinks[0].area.size()
+    size = pipelines_of(graph)[0].sinks[0].repair.held
     with staging.StagingSession() as sess:
         held = [int(sess.run([x, size])[1]) for _ in range(200)]
     assert max(held) <= 3

@@ -9,27 +9,28 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from pipelines import half_a_get
 
 import staging_tf1 as staging
 from staging_tf1.feed.counts import counts_of
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.repair import repair_all, take_away
-from staging_tf1.graph.dependencies import ancestors
 from staging_tf1.sources import ArraySource, GeneratorSource
 
 
+@pytest.mark.usefixtures("kept_in")
 def test_a_get_that_was_mistaken_for_a_failed_one_still_ends(graph: Any) -> None:
     # Several threads may run steps of one session: when one fails, another may be in the middle of a get.
     x = staging.staged(ArraySource(np.arange(1), batch_size=1, epochs=1), capacity=1)
-    (unstage,) = (op for op in ancestors([x]) if op.type == "Unstage")
+    half = half_a_get(x)
     (pipeline,) = pipelines_of(graph)
     repair = pipeline.sinks[0].repair
     with tf.Session() as sess:
         sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
         coord = tf.train.Coordinator()
         threads = staging.start(sess, coord)
-        sess.run(unstage)  # the first half of a get
+        sess.run(half)  # the first half of a get
         run = run_in(sess, pipeline)
         run.join(200)
         repair_all([run], counts_of(pipeline.sinks, sess))
@@ -40,6 +41,7 @@ def test_a_get_that_was_mistaken_for_a_failed_one_still_ends(graph: Any) -> None
         coord.join(threads, stop_grace_period_secs=60)
 
 
+@pytest.mark.usefixtures("kept_in")
 def test_a_place_that_a_feeder_was_quicker_to_take_is_not_waited_for(graph: Any) -> None:
     staging.staged(ArraySource(np.arange(1), batch_size=1, epochs=1), capacity=1)
     (pipeline,) = pipelines_of(graph)
@@ -63,14 +65,14 @@ def test_the_last_common_step_ends_though_failed_ones_took_from_one_tower_only(g
 
     source = GeneratorSource(numbers, spec=tf.TensorSpec([None], tf.int64))
     x = staging.staged(source, devices=["/cpu:0", "/cpu:0"])
-    (unstage,) = (op for op in ancestors([x[0]]) if op.type == "Unstage")
+    half = half_a_get(x[0])
     (pipeline,) = pipelines_of(graph)
     got: list[list[int]] = []
     with tf.Session() as sess:
         sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
         coord = tf.train.Coordinator()
         threads = staging.start(sess, coord)
-        tf.Session.run(sess, unstage)  # the state after a step that failed before it took from the other tower
+        tf.Session.run(sess, half)  # the state after a step that failed before it took from the other tower
         repair_all([run_in(sess, pipeline)], counts_of(pipeline.sinks, sess))
         assert [int(part[0]) for part in sess.run(x)] == [2, 1]
         last = threading.Thread(target=lambda: got.append([int(part[0]) for part in sess.run(x)]))

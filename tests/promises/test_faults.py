@@ -194,7 +194,7 @@ def test_failing_steps_cost_at_most_their_own_batches(graph: Any, name: str, mom
     after = {"early": [], "late": [part["id"] for part in parts]}.get(moment)
     if after is None:
         # The step already owns the batch, and its slot is not given back yet.
-        towers = [sink for pipeline in pipelines_of(graph) for sink in pipeline.sinks if sink.area is not None]
+        towers = [sink for pipeline in pipelines_of(graph) for sink in pipeline.sinks if sink.get is not None]
         after = [tower.get.take for tower in towers]
     with tf.control_dependencies(after):
         check = tf.raw_ops.Assert(condition=tf.logical_not(fails), data=["NaN"])

@@ -63,7 +63,8 @@ def test_threads_that_take_steps_at_once_lose_no_count(graph: Any) -> None:
     assert sorted(got) == GOOD and reached == (GOOD[-1] + 1,)
 
 
-def test_an_element_that_a_failed_step_staged_keeps_its_count(graph: Any) -> None:
+@pytest.mark.parametrize("kept_in", ["area"], indirect=True)
+def test_an_element_that_a_failed_step_staged_keeps_its_count(graph: Any, kept_in: str) -> None:
     ids = staging.staged(bad_numbers(), lockstep=True, ignored_exception_types=BrokenDiskError)["id"]
     (pipeline,) = pipelines_of(graph)
     (stage,) = (op for op in ancestors([pipeline.sinks[0].put.op]) if op.type == "Stage")
@@ -89,5 +90,5 @@ def test_an_element_that_a_failed_step_staged_keeps_its_count(graph: Any) -> Non
 def test_who_skips_nothing_feeds_and_counts_no_more_than_before(graph: Any) -> None:
     staging.staged(Numbers(4))
     sink = pipelines_of(graph)[0].sinks[0]
-    assert sink.put.stamp is None and sink.queue.dtypes == [tf.int32]
+    assert sink.put.stamp is None and sink.queue.dtypes == [value.dtype for value in sink.put.values]
     assert not [op for op in graph.get_operations() if op.type == "PlaceholderWithDefault"]

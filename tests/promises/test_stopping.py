@@ -139,7 +139,8 @@ def test_steps_drain_what_is_staged_when_the_feeding_is_stopped(graph: Any, kind
             sess.run(x)
     assert 1 <= len(set(got)) == len(got)
     if kind not in ("shuffle", "reproducible"):
-        assert got == ([0, 2] if kind == "towers" else [0, 1]), "all that had been staged, in order"
+        staged = [0, 2] if kind == "towers" else [0, 1]
+        assert got in (staged, [*staged, 2]), "all that had been staged, in order, and what waited for room"
 
 
 @pytest.mark.parametrize("kind", PIPELINES)

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
+from staging_tf1.graph.dependencies import ancestors
 from staging_tf1.sources import ArraySource, GeneratorSource, Source
 
 SPEC = {"id": tf.TensorSpec([None], tf.int64), "double": tf.TensorSpec([None], tf.int64)}
@@ -116,3 +117,12 @@ def to_the_end(run: Callable[[Any], Any], parts: list[Any]) -> list[list[int]]:
         except tf.errors.OutOfRangeError:
             continue
     return got
+
+
+def half_a_get(taken: Any) -> Any:
+    """What a step runs of a get if it fails right after: it takes and counts the element, and keeps the slot."""
+    ops = list(ancestors([taken]))
+    unstages = [op for op in ops if op.type == "Unstage"]
+    counting = [op for op in ops if op.type == "AssignAddVariableOp" and op.inputs[0].op.name.endswith("_meter")]
+    (op,) = unstages or counting
+    return op

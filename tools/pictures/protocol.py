@@ -1,37 +1,37 @@
-"""The token protocol of a staged area, and the run of a cluster, as sequences."""
+"""The protocol of slots and tokens, and the run of a cluster, as sequences."""
 
 from __future__ import annotations
 
 import sequence
 from sequence import Part, Says
 
-_PUT, _SLOTS, _AREA, _TOKENS, _GET = range(5)
+_PUT, _SLOTS, _TOKENS, _GET = range(4)
 _WORKER, _CHIEF, _PS = range(3)
 
 
 def draw_tokens() -> str:
-    """Return the picture of a put, a get and the end of the data."""
+    """Return the picture of a put, a get, a stop and the end of the data."""
     actors = [
         ("put\nin a feed thread", "ours"),
         ("slots\nqueue of free places", ""),
-        ("area\nStage, Unstage", "good"),
-        ("tokens\nqueue of elements", ""),
+        ("tokens\nqueue of batches", "good"),
         ("get\nin your step", "ours"),
     ]
     return sequence.draw(
-        "The token protocol of a staged area",
+        "Slots and tokens",
         actors,
         [
             Part("A batch is put"),
             Says(_PUT, _PUT, "computes the values"),
             Says(_PUT, _SLOTS, "dequeue: may wait", "ours"),
-            Says(_PUT, _AREA, "Stage: never waits"),
-            Says(_PUT, _TOKENS, "enqueue"),
+            Says(_PUT, _TOKENS, "enqueue: never waits"),
             Part("A step takes it"),
             Says(_GET, _TOKENS, "dequeue: may wait", "ours"),
-            Says(_GET, _AREA, "Unstage: never waits"),
             Says(_GET, _SLOTS, "enqueue"),
             Says(_GET, _GET, "your tensors"),
+            Part("A stop"),
+            Says(_SLOTS, _PUT, "a slot for each put that waits"),
+            Says(_PUT, _TOKENS, "enqueue, then close"),
             Part("The data ends"),
             Says(_PUT, _TOKENS, "close"),
             Says(_GET, _TOKENS, "drains the rest,"),
