@@ -9,7 +9,7 @@ wait, never an area. On a CPU there is none: a token is the element itself, and 
 
 Only the tokens are ever closed. If the slots were closed, a get that already has its element would fail and lose the
 batch. A stop first gives a slot to each put that waits (`Sink.wake`), which then adds its element. TensorFlow would log
-a put that fails, as "Local rendezvous is aborting". A slot is 1, or 0 from a stop, which ends a loop of puts.
+a put that fails, as "Local rendezvous is aborting". A slot holds 1. From a stop it holds more, and ends a loop of puts.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from staging_tf1.graph.dependencies import OUTPUT, copies_after
 from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.graph.placement import is_on_cpu
 from staging_tf1.graph.sink import BlockOps, GetOps, PutOps, RepairOps, Sink, Tensors
+
+# What a slot from a stop adds to the number of the next batch of a block: more than a block has.
+_STOP = 2**30
 
 
 class TokenArea(Sink):
@@ -93,7 +96,7 @@ class TokenArea(Sink):
             self.repair = self._repair()
             self.close = self.queue.close(name="close")
             self.cancel = self.queue.close(cancel_pending_enqueues=True, name="cancel")
-            self.wake = self.slots.enqueue(tf.constant([0]), name="wake")
+            self.wake = self.slots.enqueue(tf.constant([_STOP + 1]), name="wake")
             # Run before the first put of a session, and after `renew`.
             self.fill = self.slots.enqueue_many(tf.ones([self.capacity, 1], tf.int32), name="refill")
             # A server keeps areas between sessions.
@@ -120,9 +123,9 @@ class TokenArea(Sink):
         return PutOps(put, tuple(self._tensors.placeholders), self._tensors.flat, self._stamp, release, block=block)
 
     def _put_block(self, convert: Callable[[Sequence[Any]], list[Any]]) -> BlockOps:
-        """Make the loop that waits for a slot for each of several batches and puts it. A slot of 0 ends the loop."""
+        """Make the loop that waits for a slot for each of several batches and puts it."""
 
-        def put_next(turn: Any, _: Any) -> tuple[Any, Any]:
+        def put_next(turn: Any) -> Any:
             # Fewer ops than `part[turn]`. Without a copy, if a batch is a multiple of 64 bytes long.
             end = turn + one
             batch = [
@@ -131,13 +134,16 @@ class TokenArea(Sink):
             ]
             slot, added = self._added(convert(batch), None, True)
             with tf.control_dependencies([added]):
-                return tf.identity(end), tf.squeeze((end < batches) & tf.cast(slot, tf.bool))
+                # After the last batch, if the slot is from a stop. A second loop variable would cost more.
+                return turn + slot
 
         with self._on_host(), tf.name_scope("block"):
             fed = [tf.placeholder(part.dtype, [None, *part.shape]) for part in self._tensors.placeholders]
             batches, one = tf.placeholder(tf.int32, [1]), tf.constant([1])
-            added, _ = tf.while_loop(lambda turn, more: more, put_next, [tf.constant([0]), True], parallel_iterations=1)
-        return BlockOps((*fed, batches), added)
+            turn = tf.while_loop(
+                lambda turn: tf.reshape(turn < batches, []), put_next, [tf.constant([0])], parallel_iterations=1
+            )
+            return BlockOps((*fed, batches), turn % _STOP)
 
     def _on_host(self) -> AbstractContextManager[Any]:
         scope = ExitStack()

@@ -110,6 +110,24 @@ def test_the_area_never_holds_more_than_its_capacity(graph: Any) -> None:
     assert max(held) <= 3
 
 
+@pytest.mark.parametrize(
+    ("options", "has_area"),
+    [
+        ({}, False),
+        ({"device": "/cpu:0"}, False),
+        ({"lockstep": True}, False),
+        ({"device": "/gpu:0"}, True),
+        ({"devices": ["/cpu:0", "/cpu:0"]}, True),
+    ],
+    ids=str,
+)
+def test_where_there_are_only_cpus_a_queue_holds_the_batches_of_one_tower(
+    graph: Any, options: dict[str, Any], has_area: bool
+) -> None:
+    staging.staged(ArraySource(np.arange(8), batch_size=2), **options)
+    assert [kind in {op.type for op in graph.get_operations()} for kind in ("Stage", "Unstage")] == [has_area] * 2
+
+
 def test_a_memory_limit_lowers_the_capacity(graph: Any) -> None:
     source = ArraySource(np.zeros((64, 256), np.float32), batch_size=8)  # 8 KiB per batch
     staging.staged(source, capacity=8, memory_limit=3 * 8192 + 100)
