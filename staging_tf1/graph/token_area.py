@@ -141,7 +141,7 @@ class TokenArea(Sink):
             fed = [tf.placeholder(part.dtype, [None, *part.shape]) for part in self._tensors.placeholders]
             batches, one = tf.placeholder(tf.int32, [1]), tf.constant([1])
             turn = tf.while_loop(
-                lambda turn: tf.reshape(turn < batches, []), put_next, [tf.constant([0])], parallel_iterations=1
+                lambda turn: tf.squeeze(turn < batches), put_next, [tf.constant([0])], parallel_iterations=1
             )
             return BlockOps((*fed, batches), turn % _STOP)
 
