@@ -14,6 +14,7 @@ from staging_tf1.arguments import AUTOTUNE
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.feed.source_errors import SkipRule
 from staging_tf1.feed.supply import Supply
+from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.callsite import CallSite
 from staging_tf1.graph.dependencies import ancestors, descendants
 from staging_tf1.graph.feed_queue import QueueOptions
@@ -292,6 +293,12 @@ def ops_ahead(pipeline: Pipeline) -> set[Any]:
     fed = [tensor for ops in (*mapped, *puts) for tensor in ops.placeholders]
     # A loop has outputs that no op of the put reads.
     return {*ancestors(sink.put.op for sink in pipeline.sinks), *descendants(fed), *(tensor.op for tensor in fed)}
+
+
+def placed_in(graph: Any) -> list[Any]:
+    """Return what holds batches on a device of its own: the areas of `graph`, and the queues in place of one."""
+    sinks = (sink for pipeline in pipelines_of(graph) for sink in pipeline.sinks)
+    return [*areas_of(graph), *(sink for sink in sinks if sink.get is not None and sink.area is None)]
 
 
 def add_pipeline(graph: Any, pipeline: Pipeline) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 from staging_tf1._tf import scope_device, tf
 from staging_tf1.graph.areas import StagingArea
+from staging_tf1.graph.callsite import call_site
 from staging_tf1.graph.dependencies import OUTPUT, copies_after
 from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.graph.placement import is_on_cpu
@@ -50,6 +51,7 @@ class TokenArea(Sink):
 
     slots: Any
     repair: RepairOps
+    get: GetOps
 
     def __init__(
         self,
@@ -70,16 +72,21 @@ class TokenArea(Sink):
         self._labels = tensors.label is not None
         with tf.control_dependencies(None):
             with on(device):
-                home = scope_device()
+                self.device = scope_device()
                 # On another device than the token, the Unstage might not run in a step that fails.
-                self._host = host_of(home)
-                if not (releases and is_on_cpu(home)):
+                self._host = host_of(self.device)
+                if not (releases and is_on_cpu(self.device)):
                     # Unbounded, because a Stage that waits would hold a thread of the pool.
                     self.area = StagingArea(dtypes, shapes)
             self._make_queues(stamps, [] if self.area is not None else [dtype.base_dtype for dtype in dtypes])
         self.put = self._put(releases, None if convert is None else self._put_block(convert))
         with on(device):
             self.get = self._get(advance)
+        # As an area has them, for `warn_misplaced`.
+        self.made_at, self.outputs, self.placement_warned = call_site(), self.get.outputs, False
+
+    def __str__(self) -> str:
+        return f"area '{self.name}' (made at {self.made_at})"
 
     def _make_queues(self, stamps: bool, components: list[Any]) -> None:
         with self._on_host():

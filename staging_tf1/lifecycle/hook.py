@@ -12,11 +12,10 @@ from staging_tf1.arguments import UNSET, flag, only_known, renamed, seconds, sta
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.snapshot import copy_before_saving
 from staging_tf1.feed.checkpoint import guard_savers
-from staging_tf1.feed.pipeline import Pipeline, cluster_of, pipelines_of
+from staging_tf1.feed.pipeline import Pipeline, cluster_of, pipelines_of, placed_in
 from staging_tf1.feed.pipeline_run import PipelineRun, first_error, run_in, runs_in, stop_all
 from staging_tf1.feed.queue_runner import runner_of, start_together
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
-from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.placement import warn_misplaced
 from staging_tf1.graph.state import state_of
 from staging_tf1.graph.sync_tokens import sync_tokens_of
@@ -186,7 +185,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             if not pipeline.lockstep and run_in(session, pipeline) is None:
                 # It is not in the QUEUE_RUNNERS collection.
                 runner_of(self._graph, pipeline).create_threads(session, coord, daemon=True, start=True)
-        warn_misplaced(areas_of(self._graph), [device.name for device in session.list_devices()])
+        warn_misplaced(placed_in(self._graph), [device.name for device in session.list_devices()])
         assert self._observer is not None
         self._runtime = SessionRuntime(
             session,

@@ -8,12 +8,11 @@ from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf, unwrapped_session
 from staging_tf1.arguments import flag, having, only_known, stall_secs_or_default
-from staging_tf1.feed.pipeline import Pipeline, pipelines_of
+from staging_tf1.feed.pipeline import Pipeline, pipelines_of, placed_in
 from staging_tf1.feed.pipeline_run import end_stopped
 from staging_tf1.feed.prepare import prepare
 from staging_tf1.feed.queue_runner import check_initialized
 from staging_tf1.fork import refuse_if_forked
-from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.placement import absent_devices_named, warn_misplaced
 from staging_tf1.graph.state import session_state_of
 from staging_tf1.lifecycle.classic import plain_areas
@@ -81,7 +80,7 @@ def start(
     _refuse_lockstep(pipelines)
     with sess.graph.as_default(), absent_devices_named(sess.graph):
         check_initialized(sess, "start()")
-        warn_misplaced(areas_of(sess.graph), [device.name for device in sess.list_devices()])
+        warn_misplaced(placed_in(sess.graph), [device.name for device in sess.list_devices()])
         clear_areas(sess, pipelines)
         observer = Observer(sess.graph, pipelines)
         end_stopped(pipelines, sess)

@@ -421,6 +421,7 @@ def test_an_area_by_hand_is_cleared_at_the_start_on_a_server(graph: Any) -> None
             assert sess.run(size) == 1
 
 
+@pytest.mark.usefixtures("kept_in")
 def test_misplaced_areas_are_warned_of_once(graph: Any) -> None:
     with tf.device("/device:CPU:0"):
         x = staging.staged(numbers(4), name="train")
