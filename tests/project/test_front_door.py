@@ -107,9 +107,9 @@ def test_what_is_installed_without_tensorflow_is_what_the_package_requires() -> 
 
 
 def test_importing_costs_at_most_0_3_seconds_over_tensorflow(first_import: Any, run_python: RunPython) -> None:
-    # The least of up to three CPU times. Other work of the machine makes these longer, too, for both: where ours takes
+    # The least of up to five CPU times. Other work of the machine makes these longer, too, for both: where ours takes
     # 0.3 s, TensorFlow takes 2.3 s.
-    imports = itertools.chain([first_import], (imported(run_python) for _ in range(2)))
+    imports = itertools.chain([first_import], (imported(run_python) for _ in range(4)))
     assert any(secs < max(0.3, 0.13 * tensorflow_secs) for _, _, secs, tensorflow_secs in imports)
 
 
