@@ -30,7 +30,6 @@ from tensorflow.python.framework import config as _config
 from tensorflow.python.framework import op_def_registry as _op_def_registry
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework.func_graph import FuncGraph
-from tensorflow.python.ops import resource_variable_ops as _resource_variable_ops
 from tensorflow.python.ops.ref_variable import RefVariable
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 from tensorflow.python.ops.session_ops import TensorHandle
@@ -253,7 +252,7 @@ def own_variable(initial: Any, **options: Any) -> Any:
 
     Such a scope is for the variables of the model. It may return another kind of variable, or several.
     """
-    return _resource_variable_ops.ResourceVariable(initial, **options)
+    return ResourceVariable(initial, **options)
 
 
 def current_container(graph: Any) -> str:
