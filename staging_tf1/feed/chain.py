@@ -63,7 +63,7 @@ class Run:
       feeds: what is fed: the user's feeds, and those of the puts.
       puts: the puts that are added to the run.
       call: called with the puts and feeds; makes the run, and returns the values of the fetches.
-      profile: its event in TensorFlow's profile.
+      profile: its event in TensorFlow's profile; None if none is made.
       counts: after a failed run, what the graph counts of the sinks; empty if the session is gone.
       is_part: whether it is a part of a partial run.
     """
@@ -152,14 +152,6 @@ def _identity(fetches: Any) -> Any:
         return fetches
     held = held_in(kind)
     return id(fetches) if held is None else (dict, *[(name, _identity(value)) for name, value in held(fetches)])
-
-
-class ForkGuard(Handler):
-    """Refuses runs in a forked process, before anything is read for them."""
-
-    def stage(self, look: Look) -> Stage:
-        """See base class."""
-        return Stage(before=lambda run: refuse_if_forked("A session"))
 
 
 class Chain:
@@ -282,6 +274,7 @@ class Chain:
           call: called with the puts to add to the run, and all feeds. Returns the values of `fetches`.
           is_part: whether it is a part of a partial run.
         """
+        refuse_if_forked("A session")
         run, stages, entered = Run(plan, fetches, feeds, call, is_part), plan.stages, 0
         try:
             for before, _, _, _ in stages:

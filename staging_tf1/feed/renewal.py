@@ -8,7 +8,6 @@ threads have started. Then what the run sets decides, as if it had come before t
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -42,8 +41,8 @@ class Renewals(Handler):
         self._session = session
         self.lockstep: Mapping[Pipeline, Any] = {}
         self._changed = threading.Condition()
-        # How many steps are under way, by the pipelines that they take from.
-        self._under_way: Counter[tuple[Pipeline, ...]] = Counter()
+        # The steps under way, and the pipelines that they take from. Steps write it without the lock.
+        self._under_way: dict[Run, tuple[Pipeline, ...]] = {}
         # What may begin anew in the run that renews, of which there is one at a time; and that run.
         self._renewed: Sequence[Pipeline] = ()
         self._run: Run | None = None
@@ -61,12 +60,11 @@ class Renewals(Handler):
         read = [pipeline for pipeline in pipelines if initialized and not initialized.isdisjoint(self._names(pipeline))]
         placed = [pipeline for pipeline in pipelines if _is_placed_by(look.ops, pipeline)]
         if read or placed:
-            end = partial(self._end, read, taken)
+            end = partial(self._end, read)
             does = "initialize its iterator" if read else "set its position"
             whole = f"{(*read, *placed)[0]}: they {does}, and its threads begin anew after it. Run them in a run()."
             return Stage(partial(self._begin, read, placed, taken), end, end, whole)
-        leave = partial(self._leave, taken)
-        return Stage(partial(self._enter, taken), leave, leave) if taken else None
+        return Stage(partial(self._enter, taken), self._leave, self._leave) if taken else None
 
     def need_initializers(self, pipelines: Sequence[Pipeline]) -> list[Pipeline]:
         """Return those of `pipelines` whose iterators must be initialized before a step takes from them."""
@@ -79,15 +77,22 @@ class Renewals(Handler):
         return self._iterators[pipeline]
 
     def _enter(self, taken: tuple[Pipeline, ...], run: Run) -> None:
-        with self._changed:
-            while self._renewed and not set(taken).isdisjoint(self._renewed):
-                self._changed.wait()
-            self._under_way[taken] += 1
+        # First: either the step sees the renewal, or the renewal sees the step.
+        self._under_way[run] = taken
+        if self._renewed:
+            self._wait_for_renewal(taken, run)
 
-    def _leave(self, taken: tuple[Pipeline, ...], run: Run, error: BaseException | None = None) -> None:
+    def _wait_for_renewal(self, taken: tuple[Pipeline, ...], run: Run) -> None:
         with self._changed:
-            self._under_way[taken] -= 1
-            if self._renewed:
+            del self._under_way[run]
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: set(taken).isdisjoint(self._renewed))
+            self._under_way[run] = taken
+
+    def _leave(self, run: Run, error: BaseException | None = None) -> None:
+        del self._under_way[run]
+        if self._renewed:
+            with self._changed:
                 self._changed.notify_all()
 
     def _begin(
@@ -111,11 +116,9 @@ class Renewals(Handler):
             self._let_go((), ())
             raise
 
-    def _end(
-        self, read: Sequence[Pipeline], taken: tuple[Pipeline, ...], run: Run, error: BaseException | None = None
-    ) -> None:
+    def _end(self, read: Sequence[Pipeline], run: Run, error: BaseException | None = None) -> None:
         """Begin anew; after an error, too: it may have set some positions, and the iterators are what they were."""
-        self._leave(taken, run)
+        self._leave(run)
         if self._run is not run:
             return
         placed: list[Pipeline] = []
@@ -142,7 +145,7 @@ class Renewals(Handler):
                 raise
 
     def _is_at_rest(self) -> bool:
-        return not any(count and not set(taken).isdisjoint(self._renewed) for taken, count in self._under_way.items())
+        return all(set(taken).isdisjoint(self._renewed) for taken in list(self._under_way.values()))
 
     def _let_go(self, anew: Sequence[Pipeline], placed: Sequence[Pipeline]) -> None:
         try:

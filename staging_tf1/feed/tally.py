@@ -35,10 +35,12 @@ class Tally(Handler):
         self.numbers: dict[Sink, list[int]] = {sink: [] for sink in sinks}
         self.unknown: Counter[Sink] = Counter()
         self._counted: Counter[Sink] = Counter()
-        # How many steps are under way, have succeeded and have failed that take from a sink; the last two since it was
-        # settled. A put takes from another pipeline's sink where one is staged behind the other.
-        self._under_way: Counter[Sink] = Counter()
-        self._succeeded: Counter[Sink] = Counter()
+        # The steps under way, and how many have succeeded in each thread, by the sinks that they take from. Without a
+        # lock: each thread writes its own entries. A put takes from another pipeline's sink where one is staged behind
+        # the other.
+        self._under_way: dict[Run, None] = {}
+        self._succeeded: dict[frozenset[Sink], dict[int, int]] = {}
+        # How many have failed since their sink was settled.
         self._suspects: Counter[Sink] = Counter()
         # The sinks whose last step was under way together with others, or after a failed one before it was settled.
         self._together: set[Sink] = set()
@@ -54,32 +56,42 @@ class Tally(Handler):
 
     def before(self, run: Run) -> None:
         """Count a step as under way."""
+        # First: of two steps that begin at once, at least one sees the other.
+        self._under_way[run] = None
+        if len(self._under_way) > 1 or self._suspects or self._together:
+            self._look_around(run)
+
+    def _look_around(self, run: Run) -> None:
+        """Settle what had failed while other steps were under way, and note whether `run` is alone."""
         with self._lock:
+            del self._under_way[run]
             if self._suspects:
-                # Other steps were under way when these had failed.
                 self._settle()
             for sink in run.plan.sinks:
-                if self._under_way[sink] or sink in self._suspects:
+                if self._is_in_use(sink) or sink in self._suspects:
                     self._together.add(sink)
                 else:
                     self._together.discard(sink)
-                self._under_way[sink] += 1
+            self._under_way[run] = None
+
+    def _is_in_use(self, sink: Sink) -> bool:
+        return any(sink in run.plan.sinks for run in list(self._under_way))
 
     def after(self, run: Run) -> None:
         """Count the batches of a step that has succeeded."""
-        with self._lock:
-            for sink in run.plan.sinks:
-                self._under_way[sink] -= 1
-                self._succeeded[sink] += 1
-            self._last = run.plan.sinks, threading.get_ident()
+        sinks, thread = run.plan.sinks, threading.get_ident()
+        succeeded = self._succeeded.setdefault(sinks, {})
+        succeeded[thread] = succeeded.get(thread, 0) + 1
+        # After it is counted: between the two, a settlement would take it for a failed one.
+        del self._under_way[run]
+        self._last = sinks, thread
         self.last_is_torn = False
 
     def failed(self, run: Run, error: BaseException) -> None:
         """Suspect that a step has taken batches."""
         with self._lock:
-            for sink in run.plan.sinks:
-                self._under_way[sink] -= 1
-                self._suspects[sink] += 1
+            self._suspects.update(run.plan.sinks)
+            del self._under_way[run]
             self._last, self._last_failed = (frozenset(), 0), run
 
     @property
@@ -89,7 +101,11 @@ class Tally(Handler):
 
     def expected(self, sink: Sink) -> int:
         """Return how many batches steps have taken from `sink`, if none of them has failed since `settle`."""
-        return self._counted[sink] + self._succeeded[sink]
+        return self._counted[sink] + self._successes(sink)
+
+    def _successes(self, sink: Sink) -> int:
+        by_thread = [threads for sinks, threads in list(self._succeeded.items()) if sink in sinks]
+        return sum(number for threads in by_thread for number in list(threads.values()))
 
     def count_failed(self, sink: Sink) -> int:
         """Return how many batches of `sink` went to failed steps."""
@@ -106,7 +122,7 @@ class Tally(Handler):
             return self._settle(others)
 
     def _settle(self, others: Iterable[Sink] = ()) -> dict[Sink, Count]:
-        due = {sink for sink in self._suspects if not self._under_way[sink]}
+        due = {sink for sink in self._suspects if not self._is_in_use(sink)}
         counts = counts_of({*due, *others}, self._session)
         for sink in due:
             # Otherwise the session is gone.
@@ -117,7 +133,7 @@ class Tally(Handler):
                     self.unknown[sink] += failed
                 else:
                     self.numbers[sink].extend(range(taken - failed, taken))
-                self._counted[sink], self._succeeded[sink] = taken, 0
+                self._counted[sink] = taken - self._successes(sink)
             del self._suspects[sink]
         return counts
 
@@ -131,7 +147,7 @@ class Tally(Handler):
         with self._lock:
             sinks, thread = self._last
             if thread == threading.get_ident():
-                sinks = frozenset(sink for sink in sinks if not self._under_way[sink] and sink not in self._together)
+                sinks = frozenset(sink for sink in sinks if not self._is_in_use(sink) and sink not in self._together)
                 for sink in sinks:
                     self._note_batches(error, "the step had", sink, self.taken_last(sink))
 

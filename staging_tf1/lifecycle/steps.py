@@ -10,7 +10,7 @@ from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cluster.cluster import Cluster
-from staging_tf1.feed.chain import ForkGuard, Handler, Look, Run, RunPlan, Stage, chain_of
+from staging_tf1.feed.chain import Handler, Look, Run, RunPlan, Stage, chain_of
 from staging_tf1.feed.counts import counts_of
 from staging_tf1.feed.gated import GatedRuns
 from staging_tf1.feed.pipeline import Pipeline, areas_taken, cluster_of, pipelines_of
@@ -82,7 +82,6 @@ class Steps:
         in_step = self._in_step(cluster) if cluster is not None and cluster.sync else None
         self.chain.install(
             [
-                ForkGuard(),
                 self._turns,
                 renewals,
                 *([] if in_step is None else [in_step]),

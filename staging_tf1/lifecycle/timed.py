@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from staging_tf1._tf import free_run_lock, profiled, tf
+from staging_tf1._tf import free_run_lock, is_profiled, profiled, tf
 from staging_tf1.cluster.cluster import Cluster, check_not_left_behind
 from staging_tf1.cluster.connection import recovered_from
 from staging_tf1.cluster.fence import after_refusal, refused
@@ -54,8 +54,10 @@ class TimedRuns(Handler):
         began = self._begin([run.fetches, run.puts] if run.puts else run.fetches, run.feeds)
         if began >= self.waiting.due:
             self.waiting.before_step(began)
-        run.profile = profiled(run.plan.event, step=next(self._steps))
-        run.profile.__enter__()
+        number = next(self._steps)
+        if is_profiled():
+            run.profile = profiled(run.plan.event, step=number)
+            run.profile.__enter__()
 
     def _begin(self, fetches: Any, fed: Any) -> float:
         ident, began = threading.get_ident(), time.perf_counter()
@@ -71,7 +73,8 @@ class TimedRuns(Handler):
 
     def _ended(self, run: Run, error: BaseException | None = None) -> None:
         self.pending.pop(threading.get_ident(), None)
-        run.profile.__exit__(None, None, None)
+        if run.profile is not None:
+            run.profile.__exit__(None, None, None)
         self._last_ended = time.perf_counter()
 
     @contextmanager
