@@ -14,6 +14,7 @@ import logging
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from importlib import metadata
 from typing import Any, NamedTuple, Protocol
@@ -24,6 +25,7 @@ from tensorflow.compat.v2.data import Dataset
 from tensorflow.core.framework.dataset_options_pb2 import Options as _DatasetOptions
 from tensorflow.core.protobuf.config_pb2 import CallableOptions
 from tensorflow.python import pywrap_tfe as _pywrap_tfe
+from tensorflow.python.client import pywrap_tf_session as _c_api
 from tensorflow.python.client import session as _session
 from tensorflow.python.eager import context as _context
 from tensorflow.python.framework import config as _config
@@ -147,20 +149,22 @@ def fast_callable(
     targets: Sequence[Any],
     fetches: Sequence[Any] = (),
     in_caller_thread: bool = False,
+    as_configured: bool = False,
 ) -> Callable[..., Any]:
     """Make a callable that takes one array for each of `feeds`, runs `targets` and returns `fetches` as a list.
 
     A call takes 18 us. A callable of `Session.make_callable` with a feed list takes 200 us, because it goes through
     `Session.run`. `in_caller_thread` runs the ops in the calling thread. Use it for a few tiny ops: waking a thread of
     the inter-op pool costs more than running them. A blocked op still holds no thread; the thread that unblocks it runs
-    the ops that follow.
+    the ops that follow. `as_configured`: within the operation timeout of the session's config.
     """
     options = CallableOptions(
         feed=[feed.name for feed in feeds],
         fetch=[tensor.name for tensor in fetches],
         target=[op.name for op in targets],
     )
-    options.run_options.timeout_in_ms = _NO_LIMIT_MS
+    if not as_configured:
+        options.run_options.timeout_in_ms = _NO_LIMIT_MS
     if in_caller_thread:
         # See RunOptions in config.proto. TensorFlow still uses the pool for graphs that span devices.
         options.run_options.inter_op_thread_pool = -1
@@ -665,6 +669,11 @@ def has_handle_feeds(graph: Any) -> bool:
     return bool(graph._handle_feeders)
 
 
+def is_default(options: Any) -> bool:
+    """Whether a buffer of the C API holds RunOptions as a run without options has them."""
+    return options is None or not _c_api.TF_GetBuffer(options)
+
+
 def run_parsed(session: Any, parsed: ParsedFetches, feeds: dict[Any, Any], options: Any, run_metadata: Any) -> Any:
     """Run what has been parsed, and raise the errors that `Session.run` raises.
 
@@ -681,6 +690,36 @@ def run_parsed(session: Any, parsed: ParsedFetches, feeds: dict[Any, Any], optio
         return session._call_tf_sessionrun(options, feeds, parsed.outputs, parsed.targets, run_metadata)
 
     return parsed.handler.build_results(session, session._do_call(call))
+
+
+class CompiledRun:
+    """Parsed fetches and the tensors to feed, as a callable of the C API. It does not keep its session alive."""
+
+    def __init__(self, session: Any, parsed: ParsedFetches, fed: Sequence[Any]) -> None:
+        self._session, self._handler = weakref.ref(session), parsed.handler
+        options = CallableOptions(
+            feed=[tensor.name for tensor in fed],
+            fetch=[tensor.name for tensor in parsed.handler.fetches()],
+            target=[op.name for op in parsed.handler.targets()],
+        )
+        made = session._make_callable_from_options(_OwnOptions(options))
+        # TensorFlow's object refers to the session.
+        self._number, made._handle = made._handle, None
+
+    def __call__(self, session: Any, arrays: Sequence[Any], run_metadata: Any) -> Any:
+        """Do what `run_parsed` does, without options. `arrays` are in the order of the fed tensors."""
+        if not session.graph.finalized:
+            # Raises an error if an op has changed since it has run.
+            session._extend_graph()
+        run = _c_api.TF_SessionRunCallable
+        return self._handler.build_results(
+            session, session._do_call(run, session._session, self._number, arrays, run_metadata)
+        )
+
+    def __del__(self) -> None:
+        session = self._session()
+        if session is not None and session._session is not None and not session._closed:
+            _c_api.TF_SessionReleaseCallable(session._session, self._number)
 
 
 def replaces_inner_run(session: Any) -> bool:

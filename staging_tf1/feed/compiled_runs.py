@@ -1,9 +1,10 @@
 """Compiled runs: a run with the same fetches as an earlier one does not parse them again.
 
 `Session.run` parses its fetches and feeds in each call. In a small step this takes most of the time that is spent in
-Python. What it finds out depends on the fetched objects alone, so the next run can use it. Everything behind it stays
-the same: the executors, the errors and their texts. A callable of `CallableOptions` would save a little more, but has
-executors of its own: random numbers that are drawn in a `tf.function` would begin again.
+Python. What it finds out depends on the fetched objects alone, so the second run uses it. Values, errors and their
+texts stay the same. The third run makes a callable of the C API, which saves the look-up of the executors, too. It has
+executors of its own, in which functions of the graph would draw their random numbers from the beginning. So a run that
+calls functions stays with the session's.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from staging_tf1._tf import (
+    CompiledRun,
     ParsedFetches,
     RefVariable,
     ResourceVariable,
@@ -22,6 +24,7 @@ from staging_tf1._tf import (
     as_feed_array,
     converted_number,
     has_handle_feeds,
+    is_default,
     output_of,
     parsed_fetches,
     replaces_inner_run,
@@ -29,11 +32,14 @@ from staging_tf1._tf import (
     tf,
     wrap_inner_runs,
 )
+from staging_tf1.graph.dependencies import ancestors, calls_functions
 
 # The attribute of a session.
 _RUNS = "_staging_tf1_compiled_runs"
 # A loop repeats a few sets of fetches. If there are more than this, each run has new ones, which are not worth keeping.
 _MOST = 1000
+# The same for the sets of tensors that are fed to one set of fetches.
+_MOST_FED = 10
 _ELEMENTS = (tf.Tensor, tf.Operation, tf.SparseTensor, tf.IndexedSlices, tf.RaggedTensor)
 
 _all = False
@@ -64,28 +70,66 @@ def _run(run: Callable[..., Any], session: Any, fetches: Any, feed_dict: Any, op
     try:
         key = _key_of(fetches)
         known = runs.by_key.get(key)
-        feeds = {} if known is None or not feed_dict else runs.feeds_of(feed_dict, session.graph, known.fetched)
+        feeds = _NONE if known is None or not feed_dict else runs.feeds_of(feed_dict, session.graph, known.fetched)
     except _Unusual:
         return run(fetches, feed_dict, options, run_metadata)
-    if known is not None:
-        return run_parsed(session, known.parsed, feeds, options, run_metadata)
-    result = run(fetches, feed_dict, options, run_metadata)
-    runs.add(key, session, fetches)
-    return result
+    if known is None:
+        result = run(fetches, feed_dict, options, run_metadata)
+        runs.add(key, session, fetches)
+        return result
+    compiled = known.compiled(session, feeds.fed) if is_default(options) else None
+    if compiled is not None:
+        return compiled(session, feeds.arrays, run_metadata)
+    outputs = {output_of(tensor): array for tensor, array in zip(feeds.fed, feeds.arrays, strict=True)}
+    return run_parsed(session, known.parsed, outputs, options, run_metadata)
 
 
 class _Unusual(Exception):
     """TensorFlow must parse these fetches or feeds: their kind is rare, or it has an error to raise."""
 
 
-class _Known(NamedTuple):
-    """A run that has been made before."""
+class _Feeds(NamedTuple):
+    """The tensors that a run feeds, and their arrays."""
 
-    parsed: ParsedFetches
-    # The ids of the fetched tensors.
-    fetched: frozenset[int]
-    # The fetched objects. Their ids are in the key.
-    held: list[Any]
+    fed: list[Any]
+    arrays: list[np.ndarray[Any, Any]]
+
+
+_NONE = _Feeds([], [])
+
+
+class _Known:
+    """A run that has been made before.
+
+    Args:
+      parsed: its fetches, parsed.
+      held: the fetched objects. Their ids are in the key.
+
+    Attributes:
+      fetched: the ids of the fetched tensors.
+    """
+
+    def __init__(self, parsed: ParsedFetches, held: list[Any]) -> None:
+        self.parsed, self._held = parsed, held
+        self.fetched = frozenset(map(id, parsed.handler.fetches()))
+        self._calls_functions: bool | None = None
+        # By the ids of what is fed: it, so that the ids stay its own, and the callable from the second such run on.
+        self._compiled: dict[tuple[int, ...], tuple[list[Any], CompiledRun | None]] = {}
+
+    def compiled(self, session: Any, fed: list[Any]) -> CompiledRun | None:
+        """Return the callable that feeds `fed`; None if there is none, or none yet."""
+        key = tuple(map(id, fed))
+        held, compiled = self._compiled.get(key, (None, None))
+        if compiled is None and (held is not None or len(self._compiled) < _MOST_FED) and self._can_compile(session):
+            compiled = None if held is None else CompiledRun(session, self.parsed, fed)
+            self._compiled[key] = fed, compiled
+        return compiled
+
+    def _can_compile(self, session: Any) -> bool:
+        if self._calls_functions is None:
+            handler = self.parsed.handler
+            self._calls_functions = calls_functions(ancestors([*handler.fetches(), *handler.targets()]))
+        return not (self._calls_functions or session.sess_str)
 
 
 class _CompiledRuns:
@@ -97,8 +141,8 @@ class _CompiledRuns:
 
     def __init__(self) -> None:
         self.by_key: dict[Any, _Known] = {}
-        # By the id of a fed tensor: it, so that the id stays its own; its key among the feeds; its dtype in numpy.
-        self._fed: dict[int, tuple[Any, Any, Any]] = {}
+        # By the id of a fed tensor: it, so that the id stays its own, and its dtype in numpy.
+        self._fed: dict[int, tuple[Any, Any]] = {}
 
     def add(self, key: Any, session: Any, fetches: Any) -> None:
         """Compile a run of `fetches`, which has succeeded."""
@@ -111,23 +155,23 @@ class _CompiledRuns:
         if parsed.outputs or parsed.targets:
             if len(self.by_key) >= _MOST:
                 self.by_key.clear()
-            self.by_key[key] = _Known(parsed, frozenset(map(id, parsed.handler.fetches())), held)
+            self.by_key[key] = _Known(parsed, held)
 
-    def feeds_of(self, feed_dict: Any, graph: Any, fetched: frozenset[int]) -> dict[Any, Any]:
-        """Return the arrays to feed, converted and checked as `Session.run` does it.
+    def feeds_of(self, feed_dict: Any, graph: Any, fetched: frozenset[int]) -> _Feeds:
+        """Return what to feed, converted and checked as `Session.run` does it.
 
         Raises:
           _Unusual: a value does not fit, or is no array.
         """
         if feed_dict.__class__ is not dict or has_handle_feeds(graph):
             raise _Unusual
-        feeds = {}
+        arrays = []
         for tensor, value in feed_dict.items():
             ident = id(tensor)
             # What is fed and fetched is not run.
             if ident in fetched or isinstance(value, (tf.Tensor, TensorHandle)):
                 raise _Unusual
-            _, output, dtype = self._fed.get(ident) or self._met(tensor, graph)
+            _, dtype = self._fed.get(ident) or self._met(tensor, graph)
             try:
                 fits = not isinstance(value, int) or converted_number(dtype, value) == value
                 # TensorFlow's function takes 15 us.
@@ -137,15 +181,15 @@ class _CompiledRuns:
                 raise _Unusual from None
             if not (fits and tensor.shape.is_compatible_with(array.shape) and graph.is_feedable(tensor)):
                 raise _Unusual
-            feeds[output] = array
-        return feeds
+            arrays.append(array)
+        return _Feeds(list(feed_dict), arrays)
 
-    def _met(self, tensor: Any, graph: Any) -> tuple[Any, Any, Any]:
+    def _met(self, tensor: Any, graph: Any) -> tuple[Any, Any]:
         if not isinstance(tensor, tf.Tensor) or tensor.graph is not graph:
             raise _Unusual
         if len(self._fed) >= _MOST:
             self._fed.clear()
-        fed = self._fed[id(tensor)] = (tensor, output_of(tensor), tensor.dtype.as_numpy_dtype)
+        fed = self._fed[id(tensor)] = (tensor, tensor.dtype.as_numpy_dtype)
         return fed
 
 

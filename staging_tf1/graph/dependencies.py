@@ -168,6 +168,11 @@ def bodies_of(graph: Any, nodes: Iterable[Any]) -> Iterator[list[Any]]:
         pending += [list(function.node_def) for function in functions if function is not None]
 
 
+def calls_functions(ops: Iterable[Any]) -> bool:
+    """Whether one of these ops runs a function of the graph's library."""
+    return any(op.type in _CALLING_OPS or function_def(op.graph, op.type) is not None for op in ops)
+
+
 def calls_python(tensor: Any) -> bool:
     """Whether `tensor` is made of what a Python function returns, and so may be memory that the function still has."""
     bodies = bodies_of(tensor.graph, [op.node_def for op in ancestors([tensor], controls=False)])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from staging_tf1._tf import fast_callable, plain_callable, run_unwrapped, tf
 from staging_tf1.feed.chain import Chain
-from staging_tf1.graph.dependencies import elements_of
-from staging_tf1.lifecycle.steps import Steps
+from staging_tf1.graph.dependencies import ancestors, calls_functions, elements_of
+from staging_tf1.lifecycle.steps import NO_TURN, Steps
 
 
 def make_stepper(steps: Steps, fetches: Any, feed_list: Sequence[Any] | None) -> Callable[..., Any]:
@@ -24,6 +25,8 @@ def make_stepper(steps: Steps, fetches: Any, feed_list: Sequence[Any] | None) ->
 
         return run
     plan, call = chain.plan(fetches, None), _Call(chain, fetches, plain).run
+    if in_turn is NO_TURN:
+        return lambda: chain.execute(plan, fetches, None, call)
 
     def step() -> Any:
         with in_turn:
@@ -41,34 +44,41 @@ class _Call:
 
     def __init__(self, chain: Chain, fetches: Any, plain: Callable[[], Any]) -> None:
         self._chain, self._fetches, self._plain = chain, fetches, plain
-        self._is_fast = _is_plain(fetches)
         # In the order of `tf.nest`, which sorts the keys of a dict: it also packs the values.
-        graph = chain.session.graph
-        self._elements = [element for leaf in tf.nest.flatten(fetches) for element in elements_of(graph, leaf)]
-        self._tensors = [element for element in self._elements if not isinstance(element, tf.Operation)]
-        self._ops = [element for element in self._elements if isinstance(element, tf.Operation)]
+        graph, leaves = chain.session.graph, tf.nest.flatten(fetches)
+        elements = [element for leaf in leaves for element in elements_of(graph, leaf)]
+        self._is_tensor = [not isinstance(element, tf.Operation) for element in elements]
+        self._tensors = list(itertools.compress(elements, self._is_tensor))
+        self._ops = [element for element in elements if isinstance(element, tf.Operation)]
+        self._is_list = fetches.__class__ is list and not any(map(tf.nest.is_nested, fetches))
+        # Only the session's run can fetch a SparseTensor.
+        self._is_fast = not any(map(_is_composed, leaves))
+        # These callables have executors of their own, in which functions draw their random numbers from the beginning.
+        self._calls_functions = calls_functions(ancestors(elements))
         self._callables: dict[tuple[str, ...], Callable[..., Any]] = {}
 
     def run(self, puts: Sequence[Any], feeds: Mapping[Any, Any] | None) -> Any:
         """Return the values of the fetches."""
-        if not (puts or feeds):
+        feeds, alone = feeds or {}, not (puts or feeds)
+        if alone and not (self._is_fast and not self._calls_functions):
             return self._plain()
-        feeds = feeds or {}
         # Only the session's run can fetch a tensor that is fed.
         if not self._is_fast or any(tensor is fed for tensor in self._tensors for fed in feeds):
             return run_unwrapped(self._chain.session, [self._fetches, puts], feeds, _AS_CONFIGURED)[0]
-        names = tuple([tensor.name for tensor in (*puts, *feeds)])
+        names = () if alone else tuple([tensor.name for tensor in (*puts, *feeds)])
         call = self._callables.get(names)
         if call is None:
             call = self._callables[names] = fast_callable(
-                self._chain.session, feeds=list(feeds), targets=[*self._ops, *puts], fetches=self._tensors
+                self._chain.session,
+                feeds=list(feeds),
+                targets=[*self._ops, *puts],
+                fetches=self._tensors,
+                as_configured=True,
             )
         results = iter(call(*feeds.values()))
-        values = [None if isinstance(element, tf.Operation) else next(results) for element in self._elements]
-        return tf.nest.pack_sequence_as(self._fetches, values)
+        values = [next(results) if is_tensor else None for is_tensor in self._is_tensor]
+        return values if self._is_list else tf.nest.pack_sequence_as(self._fetches, values)
 
 
-def _is_plain(fetches: Any) -> bool:
-    """Whether all fetches are tensors and ops. Only the session's run can fetch a SparseTensor."""
-    leaves = tf.nest.flatten(fetches)
-    return not any(isinstance(leaf, tf.SparseTensor | tf.RaggedTensor | tf.IndexedSlices) for leaf in leaves)
+def _is_composed(fetch: Any) -> bool:
+    return isinstance(fetch, tf.SparseTensor | tf.RaggedTensor | tf.IndexedSlices)

@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf2
 import tensorflow.compat.v1 as tf
 
+from staging_tf1 import _tf
 from staging_tf1._tf import run_parsed
 from staging_tf1.feed import compiled_runs
 from staging_tf1.feed.compiled_runs import compile_runs
@@ -220,7 +221,7 @@ def test_fetches(model: Model, name: str) -> None:
     make = FETCHES[name]
     fetches = make(model)
     with plain, compiled:
-        for _ in range(4):
+        for _ in range(5):
             assert outcome(compiled, fetches, None) == outcome(plain, fetches, None)
         # Equal fetches in containers of their own.
         assert outcome(compiled, make(model), None) == outcome(plain, make(model), None)
@@ -242,14 +243,30 @@ def test_feeds(model: Model, name: str) -> None:
 
 
 def test_most_kinds_are_compiled(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
-    monkeypatch.setattr(compiled_runs, "run_parsed", lambda *a: made.append(1) or run_parsed(*a))
+    parsed: list[int] = []
+    monkeypatch.setattr(compiled_runs, "run_parsed", lambda *a: parsed.append(1) or run_parsed(*a))
     _, session = sessions(model)
     with session:
         fetches = {"caller": [model.double, Pair(model.nothing, model.sparse)], "hook": (model.resource, "constant:0")}
-        for rows in (ROWS, ROWS[:1], np.ones([3, 2], np.float32)):
-            session.run(fetches, {model.x: rows, model.flag: True})
-    assert len(made) == 2
+        for runs, parsed_runs in [(2, 1), (3, 1)]:
+            for rows in [ROWS, ROWS[:1], np.ones([3, 2], np.float32)][:runs]:
+                session.run(fetches, {model.x: rows, model.flag: True}, tf.RunOptions(), tf.RunMetadata())
+            assert len(parsed) == parsed_runs, "TensorFlow makes the first run, a callable the third"
+
+
+def test_callables_are_freed(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    freed: list[int] = []
+    release = _tf._c_api.TF_SessionReleaseCallable
+    monkeypatch.setattr(_tf._c_api, "TF_SessionReleaseCallable", lambda *a: freed.append(1) or release(*a))
+    monkeypatch.setattr(compiled_runs, "_MOST", 10)
+    _, session = sessions(model)
+    with session:
+        for number in range(25):
+            more = model.constant + float(number)
+            for _ in range(4):
+                assert session.run(more).tolist() == [1.0 + number, 2.0 + number]
+        assert len(freed) == 20
+    assert len(freed) == 20, "the session frees the others when it is closed"
 
 
 def test_options_and_metadata_reach_the_run(model: Model) -> None:
