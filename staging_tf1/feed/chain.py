@@ -10,7 +10,7 @@ from staging_tf1._tf import enter_runs
 from staging_tf1.feed.compiled_runs import compile_runs
 from staging_tf1.feed.pipeline import Pipeline, areas_taken, pipelines_of
 from staging_tf1.fork import refuse_if_forked
-from staging_tf1.graph.dependencies import held_in, leaves_of, ops_of_run
+from staging_tf1.graph.dependencies import identity_of, leaves_of, ops_of_run
 from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.state import session_state_of
 
@@ -130,28 +130,13 @@ class ByFetches(Generic[Answer]):
     def of(self, fetches: Any, feed_dict: Any | None) -> Answer:
         """The answer for a run of `fetches` that feeds the keys of `feed_dict`."""
         fed = list(feed_dict) if feed_dict else []
-        # By identity: hashing a tensor costs more, and comparing two can make an op.
-        key = (_identity(fetches), _identity(fed))
+        key = identity_of(fetches), identity_of(fed)
         known = self._answers.get(key)
         if known is None:
             if len(self._answers) >= _MOST_ANSWERS:
                 self._answers.clear()
             known = self._answers[key] = (self._question(fetches, fed), list(leaves_of([fetches, fed])))
         return known[0]
-
-
-def _identity(fetches: Any) -> Any:
-    # The type() of a proxy, such as a dict in a tf.Module, would be that of the proxy.
-    kind = fetches.__class__
-    if kind is list or kind is tuple:
-        return tuple([_identity(fetch) for fetch in fetches])
-    if kind is dict:
-        # Marked as a dict, because a list may hold pairs, too.
-        return dict, tuple(fetches), tuple([_identity(fetch) for fetch in fetches.values()])
-    if kind is str:
-        return fetches
-    held = held_in(kind)
-    return id(fetches) if held is None else (dict, *[(name, _identity(value)) for name, value in held(fetches)])
 
 
 class Chain:

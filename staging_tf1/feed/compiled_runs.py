@@ -32,7 +32,7 @@ from staging_tf1._tf import (
     tf,
     wrap_inner_runs,
 )
-from staging_tf1.graph.dependencies import ancestors, calls_functions
+from staging_tf1.graph.dependencies import ancestors, calls_functions, identity_of
 
 # The attribute of a session.
 _RUNS = "_staging_tf1_compiled_runs"
@@ -67,9 +67,9 @@ def _run(run: Callable[..., Any], session: Any, fetches: Any, feed_dict: Any, op
     runs: _CompiledRuns | None = vars(session).get(_RUNS) or (_runs_of(session) if _all else None)
     if runs is None:
         return run(fetches, feed_dict, options, run_metadata)
+    key = identity_of(fetches)
+    known = runs.by_key.get(key)
     try:
-        key = _key_of(fetches)
-        known = runs.by_key.get(key)
         feeds = _NONE if known is None or not feed_dict else runs.feeds_of(feed_dict, session.graph, known.fetched)
     except _Unusual:
         return run(fetches, feed_dict, options, run_metadata)
@@ -149,8 +149,12 @@ class _CompiledRuns:
         if replaces_inner_run(session):
             return
         held: list[Any] = []
-        # A copy: TensorFlow's handler refers to the keys of a dict, which the caller may change.
-        parsed = parsed_fetches(session, _copied(fetches, held))
+        try:
+            # TensorFlow's handler refers to the keys of a dict, which the caller may change.
+            copied = _copied(fetches, held)
+        except _Unusual:
+            return
+        parsed = parsed_fetches(session, copied)
         # If there is nothing to run, TensorFlow does nothing.
         if parsed.outputs or parsed.targets:
             if len(self.by_key) >= _MOST:
@@ -193,26 +197,6 @@ class _CompiledRuns:
         return fed
 
 
-def _key_of(fetches: Any) -> Any:
-    """The identity of fetches of the usual kinds.
-
-    Raises:
-      _Unusual: there are others.
-    """
-    kind = fetches.__class__
-    if kind is list or kind is tuple:
-        return kind, *[_key_of(fetch) for fetch in fetches]
-    if kind is dict:
-        return kind, tuple(fetches), *[_key_of(fetch) for fetch in fetches.values()]
-    if kind is str:
-        return fetches
-    if _is_element(kind):
-        return id(fetches)
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return kind, *[_key_of(fetch) for fetch in fetches]
-    raise _Unusual
-
-
 @functools.lru_cache(maxsize=1000)
 def _is_element(kind: type[Any]) -> bool:
     # An object of another kind may stand for another tensor each time.
@@ -220,12 +204,19 @@ def _is_element(kind: type[Any]) -> bool:
 
 
 def _copied(fetches: Any, held: list[Any]) -> Any:
-    """Copy the containers in `fetches`, and append the elements to `held`."""
+    """Copy the containers in `fetches`, and append the elements to `held`.
+
+    Raises:
+      _Unusual: some are of an unusual kind.
+    """
     kind = fetches.__class__
     if kind is dict:
         return {name: _copied(fetch, held) for name, fetch in fetches.items()}
-    if not issubclass(kind, (list, tuple)):
-        held.append(fetches)
-        return fetches
-    copies = [_copied(fetch, held) for fetch in fetches]
-    return kind(*copies) if hasattr(kind, "_fields") else kind(copies)
+    if kind is list or kind is tuple:
+        return kind(_copied(fetch, held) for fetch in fetches)
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return kind(*[_copied(fetch, held) for fetch in fetches])
+    if kind is not str and not _is_element(kind):
+        raise _Unusual
+    held.append(fetches)
+    return fetches
