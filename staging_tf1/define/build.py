@@ -12,13 +12,14 @@ from staging_tf1._tf import Dataset, tf
 from staging_tf1.arguments import AUTOTUNE, MOST_THREADS
 from staging_tf1.cluster.fence import fence_of
 from staging_tf1.define import specs
+from staging_tf1.define.mapped import SEED
 from staging_tf1.feed.autotune import most_threads
 from staging_tf1.feed.pipeline import Input, MapOps, Mapped, Pipeline, Plan, Producer, pipelines_of
 from staging_tf1.feed.queue_runner import register
 from staging_tf1.graph.dependencies import ancestors
 from staging_tf1.graph.feed_queue import FeedQueue
 from staging_tf1.graph.position import DynamicPosition, Position
-from staging_tf1.graph.sink import Sink, Tensors, queue_key
+from staging_tf1.graph.sink import Block, Sink, Tensors, queue_key
 from staging_tf1.graph.token_area import TokenArea, on
 from staging_tf1.spec import flatten, flatten_with_paths, map_structure, pack
 from staging_tf1.workers.pool import LANES_EACH
@@ -69,7 +70,7 @@ def _areas(plan: Plan, name: str, position: Position | None) -> tuple[list[Token
                 stamps=position is not None and (plan.towers.dynamic or plan.counts_passed),
                 releases=len(plan.inputs) == 1 or plan.lockstep,
                 advance=None if position is None else partial(position.advance, tower),
-                convert=partial(_staged_of, entry) if not plan.one_by_one else None,
+                block=None if plan.one_by_one else _block(entry),
             )
             areas.append(area)
     return areas, None if iterator is None else iterator.initializer
@@ -111,10 +112,24 @@ def _tensors(entry: Input, iterator: Any | None, *, keeps_state: bool) -> Tensor
         return tensors._replace(flat=_flat(structure), structure=structure)
 
 
-def _staged_of(entry: Input, fed: Sequence[Any]) -> list[Any]:
-    """Make what is staged of one batch, out of dense tensors like those that are fed."""
-    batch = pack(entry.given, fed)
-    return _flat(batch if entry.components is entry.given else _converted(entry, batch))
+def _block(entry: Input) -> Block:
+    """Return how one run puts several batches of an input, which has no composites."""
+    mapped = entry.mapped
+    fed = flatten(map_structure(specs.as_type_spec, entry.spec))
+    if mapped is not None and mapped.takes_seed:
+        fed.append(SEED)
+    return Block(fed, lambda parts: _flat(_staged_of(entry, parts)), can_fail=mapped is not None)
+
+
+def _staged_of(entry: Input, fed: Sequence[Any]) -> Any:
+    """Make what is staged of one batch, out of tensors like those that are fed."""
+    if entry.mapped is None:
+        batch = pack(entry.given, fed)
+    else:
+        before = entry.mapped.before
+        count = len(flatten(before.given))
+        batch = entry.mapped.function(_staged_of(before, fed[:count]), *fed[count:])
+    return batch if entry.components is entry.given else _converted(entry, batch)
 
 
 def _converted(entry: Input, batch: Any) -> Any:
@@ -194,7 +209,7 @@ def _map_ops(inputs: Sequence[Input]) -> tuple[MapOps | None, ...]:
 def _ops_of(mapped: Mapped) -> MapOps:
     with tf.name_scope("map_fn"), tf.device("/device:CPU:0"):
         batch = _tensors(mapped.before, None, keeps_state=False)
-        seed = tf.placeholder(tf.int64, [2], name="seed") if mapped.takes_seed else None
+        seed = tf.placeholder(SEED.dtype, SEED.shape, name="seed") if mapped.takes_seed else None
         outputs = _flat(mapped.function(batch.structure, *([] if seed is None else [seed])))
     return MapOps(tuple(batch.placeholders), seed, tuple(outputs))
 

@@ -17,6 +17,9 @@ from staging_tf1.graph.dependencies import ancestors, calls_python
 from staging_tf1.graph.pure_ops import impurities
 from staging_tf1.spec import component_name, flatten_with_paths
 
+# Of the seed of a batch.
+SEED = tf.TensorSpec([2], tf.int64)
+
 _EXPECTED = "a function map_fn(batch) or map_fn(batch, seed) of the tensors of one batch"
 
 # What it must not use, and what to do instead, by the kind of the op. If there are several, the first is named.
@@ -131,7 +134,7 @@ def _traced(map_fn: Callable[..., Any], components: Any, takes_seed: bool, owner
 
     # As TensorFlow 1 did: Python's `if` and `while` are not converted.
     traced = tf.function(call, autograph=False)
-    seed = [tf.TensorSpec([2], tf.int64)] if takes_seed else []
+    seed = [SEED] if takes_seed else []
     function = traced.get_concrete_function(components, *seed)
     _check(function, owner)
     return function

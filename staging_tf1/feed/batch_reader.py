@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from staging_tf1._tf import profiled
+from staging_tf1._tf import profiled, tf
 from staging_tf1.feed.block_size import BlockSize
 from staging_tf1.feed.pipeline import MapOps, Pipeline, Producer
 from staging_tf1.feed.preparing import Prepared, Preparing
@@ -74,6 +74,11 @@ class BatchReader:
         """Whether there is a source to read. If not, the graph computes the batches."""
         return self._reader is not None
 
+    @property
+    def maps(self) -> bool:
+        """Whether batches go through a `map_fn`."""
+        return self._preparing is not None and self._preparing.maps
+
     def next(self, state: ThreadState) -> FedBatch | None:
         """Return the next batch; None at the end. A skipped batch is counted in `state`.
 
@@ -116,6 +121,11 @@ class BatchReader:
         if self._size is not None:
             self._size.note(batch.batches, source_secs, put_secs)
 
+    def failed_in(self, batch: FedBatch, put: int, error: tf.errors.OpError) -> tf.errors.OpError:
+        """Return the error to raise for a block of which only the first `put` batches were put."""
+        assert self._preparing is not None
+        return self._preparing.failed(batch.number + put, error)
+
     def stamp_of(self, batch: FedBatch) -> int:
         """Return the stamp of a batch (see `TokenArea`). Call it once for all that is fed, in order of delivery."""
         before, self._delivered = self._delivered, batch.number + batch.batches
@@ -151,7 +161,7 @@ class BatchReader:
             if numbered.error is not None:
                 raise numbered.error
             if numbered.batches > 1:
-                return self._preparing.block(numbered.batch, numbered.batches)
+                return self._preparing.block(numbered.number, numbered.batch, numbered.batches)
             return self._preparing(numbered.number, numbered.batch)
         except self.skipped.types as error:
             self.skip(state, error)
@@ -271,7 +281,7 @@ class BatchReaders:
             if plan.queue is not None:
                 # In batches, besides the records that a shuffle queue keeps back.
                 room = (room - plan.queue.min_after_dequeue) // source.batch_size
-            size = BlockSize(room, source.bytes_per_batch)
+            size = BlockSize(room, source.bytes_per_batch, maps=preparing.maps)
         reader = self._reader(producer, start, size)
         if reader is not None and plan.in_rotation:
             reader = RotationReader(reader, self.rotation, producer.tower, start, preparing, plan.skip_rule)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from staging_tf1.spec.arrays import as_numpy_dtype
 
 
 class Prepared(NamedTuple):
-    """What is fed for one batch, in the order of the sink's placeholders; and the number of records in it."""
+    """What is fed for one batch or block, in the order of the sink's placeholders; and the number of records in it."""
 
     arrays: list[np.ndarray[Any, Any]]
     records: int
@@ -38,13 +38,24 @@ class Preparing:
         self._producer = producer
         self._map = None if map_ops is None else _BatchMap(producer, map_ops, session)
 
-    def block(self, rows: Any, count: int) -> Prepared:
-        """Prepare `count` full batches of a source with blocks, whose rows are one after the other."""
+    @property
+    def maps(self) -> bool:
+        """Whether there is a `map_fn`."""
+        return self._map is not None
+
+    def block(self, number: int, rows: Any, count: int) -> Prepared:
+        """Prepare `count` full batches of a source with blocks, from `number` on, whose rows are in one array each."""
         flat = flatten(rows)
         records = len(flat[0])
         if not self._producer.plan.by_record:
             flat = [np.reshape(array, (count, records // count, *array.shape[1:])) for array in flat]
+        if self._map is not None:
+            flat += self._map.seeds(range(number, number + count))
         return Prepared(flat, records)
+
+    def failed(self, number: int, error: tf.errors.OpError) -> tf.errors.OpError:
+        """Return the error for batch `number` of a block, in which an op has failed with `error`."""
+        return error if self._map is None else self._map.failed(number, error)
 
     def __call__(self, number: int, batch: Any) -> Prepared:
         """Prepare the source's batch `number`.
@@ -77,15 +88,22 @@ class _BatchMap:
 
     def __call__(self, number: int, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
         call = self._call or self._make()
-        seed = [] if self._seeds is None else [np.array(self._seeds(number), np.int64)]
         try:
-            results = call(*arrays, *seed)
+            results = call(*arrays, *[seed[0] for seed in self.seeds([number])])
         except tf.errors.CancelledError:
             raise
         except tf.errors.OpError as error:
-            text = f"'{self._name}': map_fn {self._mapped.name} failed for batch {number}{_where(error, self._mapped)}"
-            raise type(error)(error.node_def, error.op, f"{text}: {error.message}") from error
+            raise self.failed(number, error) from error
         return [_to_feed(*each) for each in zip(results, self._dtypes, self._mapped.copied, strict=True)]
+
+    def seeds(self, numbers: Iterable[int]) -> list[np.ndarray[Any, Any]]:
+        """Return the seeds of some batches in one array (int64, [n, 2]), in a list; an empty one if it takes none."""
+        return [] if self._seeds is None else [np.array([self._seeds(number) for number in numbers], np.int64)]
+
+    def failed(self, number: int, error: tf.errors.OpError) -> tf.errors.OpError:
+        """Return the error for a batch for which an op of it has failed."""
+        text = f"'{self._name}': map_fn {self._mapped.name} failed for batch {number}{_where(error, self._mapped)}"
+        return type(error)(error.node_def, error.op, f"{text}: {error.message}")
 
     def _make(self) -> Callable[..., Any]:
         ops = self._ops

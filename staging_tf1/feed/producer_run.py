@@ -13,6 +13,7 @@ from staging_tf1.feed.delivery import Delivery
 from staging_tf1.feed.handshake import FeederSide
 from staging_tf1.feed.remote import pool_of
 from staging_tf1.feed.sequencer import Rotation, Sequencer, Stopped
+from staging_tf1.feed.sink_run import FailedBlock
 from staging_tf1.feed.threads import PARKED, PUTTING, WAITING_FOR_SOURCE, WAITING_IN_ORDER, ThreadState, be_nice
 from staging_tf1.feed.unfed import refuse_unfed
 from staging_tf1.graph.state import session_state_of
@@ -196,17 +197,32 @@ class ProducerRun:
         arrays, records = batch.prepared
         stamp = self._batches.stamp_of(batch)
         if batch.batches > 1:
-            count = self.sink.put_block(*arrays, batches=batch.batches)
-            put = [array[: len(array) * count // batch.batches] for array in arrays]
-            state.count(put, records * count // batch.batches, batches=count)
-            if count < batch.batches:
-                raise Stopped
+            self._put_block(batch, state)
             return
         if self._handshake is not None:
             self._handshake.make_room(len(arrays[0]))
         self.sink.put(*arrays, stamp=stamp)
         self._delivery.staged_one(self.producer.tower)
         state.count(arrays, records)
+
+    def _put_block(self, batch: FedBatch, state: ThreadState) -> None:
+        assert batch.prepared is not None
+        arrays, records = batch.prepared
+        error: tf.errors.OpError | None = None
+        try:
+            count = self.sink.put_block(*arrays, batches=batch.batches)
+        except FailedBlock as failed:
+            count, error = failed.put, failed.error
+        records = records * count // batch.batches
+        if self._batches.maps:
+            # What `map_fn` returns is not seen. The batch before was as large, or almost.
+            state.count_sized(records, count, times=count)
+        else:
+            state.count([array[: len(array) * count // batch.batches] for array in arrays], records, batches=count)
+        if error is not None:
+            raise self._batches.failed_in(batch, count, error) from error
+        if count < batch.batches:
+            raise Stopped
 
     def _feed_from_graph(self, state: ThreadState) -> None:
         while not self._ending:

@@ -64,6 +64,14 @@ class Canceller:
         return wake, _quick(self._session, [sink.cancel for sink in sinks])
 
 
+class FailedBlock(Exception):
+    """An op failed while several batches were put, after the first `put` of them."""
+
+    def __init__(self, put: int, error: tf.errors.OpError) -> None:
+        super().__init__(put, error)
+        self.put, self.error = put, error
+
+
 class SinkRun:
     """Runs the ops of a sink in `session`. The feed threads make the callables when they first need them.
 
@@ -113,6 +121,7 @@ class SinkRun:
         Returns how many were put: not all if the sink was cancelled.
 
         Raises:
+          FailedBlock: an op of the block failed.
           Stopped: the sink was cancelled before.
           ForkedError: the source forked, and this is the child.
         """
@@ -120,7 +129,13 @@ class SinkRun:
             self.put(*arrays)
             return batches
         fed = [*arrays, np.array([batches], np.int32)]
-        ((added,),) = self._run(self._block or self._make_block(), fed)
+        try:
+            ((added,),) = self._run(self._block or self._make_block(), fed)
+        except tf.errors.CancelledError:
+            raise
+        except tf.errors.OpError as error:
+            (put,) = run_unwrapped(self._session, self.sink.put.block.before_error)
+            raise FailedBlock(int(put), error) from error
         return int(added)
 
     def _run(self, put: Callable[..., Any], feeds: Sequence[Any]) -> Any:

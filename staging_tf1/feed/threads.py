@@ -46,6 +46,8 @@ class ThreadState:
     bytes: int = 0
     # The bytes of its strings.
     string_bytes: int = 0
+    # The same two of what was counted last.
+    last_size: tuple[int, int] = (0, 0)
     source_secs: float = 0.0
     # When the last stay in the source began and ended.
     last_in_source: tuple[float, float] = (0.0, 0.0)
@@ -60,13 +62,18 @@ class ThreadState:
 
     def count(self, arrays: list[np.ndarray[Any, Any]], records: int, batches: int = 1) -> None:
         """Count what was delivered; its strings are `bytes` objects."""
-        self.batches += batches
-        self.records += records
+        self.last_size = 0, 0
         for array in arrays:
             size = _bytes_of(array)
-            self.bytes += size
-            if array.dtype.hasobject:
-                self.string_bytes += size
+            self.last_size = self.last_size[0] + size, self.last_size[1] + size * array.dtype.hasobject
+        self.count_sized(records, batches)
+
+    def count_sized(self, records: int, batches: int, times: int = 1) -> None:
+        """Count what was delivered, if it is `times` as large as what was counted last."""
+        self.batches += batches
+        self.records += records
+        self.bytes += times * self.last_size[0]
+        self.string_bytes += times * self.last_size[1]
 
     def enter_source(self) -> float | None:
         """Enter the source; return what `leave_source` needs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -25,14 +25,27 @@ class Tensors(NamedTuple):
     label: Any = None
 
 
+class Block(NamedTuple):
+    """How a sink makes its elements where one run adds several."""
+
+    # Of what is fed for one element.
+    specs: Sequence[Any]
+    # Makes what is staged out of it.
+    convert: Callable[[Sequence[Any]], list[Any]]
+    # Whether ops of the program do so, which may fail.
+    can_fail: bool
+
+
 class BlockOps(NamedTuple):
     """What adds several batches in one run. It waits for room for each of them."""
 
-    # As those of one batch, with one more dimension, the first: the number of the batch. The last one is for how many
+    # Those of `Block.specs`, with one more dimension, the first: the number of the batch. The last one is for how many
     # batches there are (int32, [1]).
     placeholders: tuple[Any, ...]
     # How many it has added (int32, [1]): fewer than it was fed if a `wake` has ended it.
     added: Any
+    # The same of the last run if it has failed; None if no run can.
+    before_error: Any | None
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,15 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
-from staging_tf1._tf import scope_device, tf
+import numpy as np
+
+from staging_tf1._tf import own_variable, scope_device, tf
 from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.callsite import call_site
 from staging_tf1.graph.dependencies import OUTPUT, copies_after
 from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.graph.placement import is_on_cpu
-from staging_tf1.graph.sink import BlockOps, GetOps, PutOps, RepairOps, Sink, Tensors
+from staging_tf1.graph.sink import Block, BlockOps, GetOps, PutOps, RepairOps, Sink, Tensors
 
 # What a slot from a stop adds to the number of the next batch of a block: more than a block has.
 _STOP = 2**30
@@ -46,7 +48,7 @@ class TokenArea(Sink):
       stamps: whether tokens hold stamps.
       releases: whether an element can be taken as soon as it is put.
       advance: makes the op that counts a consumed batch, from its stamp and label; None counts none.
-      convert: makes what is staged out of what is fed; with it, one run can put several batches.
+      block: how one run puts several batches; None if none does.
     """
 
     slots: Any
@@ -63,7 +65,7 @@ class TokenArea(Sink):
         stamps: bool,
         releases: bool,
         advance: Callable[[Any, Any], Any] | None,
-        convert: Callable[[Sequence[Any]], list[Any]] | None = None,
+        block: Block | None = None,
     ) -> None:
         self.name, self.capacity, self._tensors = name, capacity, tensors
         dtypes, shapes = [value.dtype for value in tensors.flat], [value.shape for value in tensors.flat]
@@ -79,7 +81,7 @@ class TokenArea(Sink):
                     # Unbounded, because a Stage that waits would hold a thread of the pool.
                     self.area = StagingArea(dtypes, shapes)
             self._make_queues(stamps, [] if self.area is not None else [dtype.base_dtype for dtype in dtypes])
-        self.put = self._put(releases, None if convert is None else self._put_block(convert))
+        self.put = self._put(releases, None if block is None else self._put_block(block))
         with on(device):
             self.get = self._get(advance)
         # As an area has them, for `warn_misplaced`.
@@ -129,28 +131,33 @@ class TokenArea(Sink):
         release = None if releases else self.repair.release
         return PutOps(put, tuple(self._tensors.placeholders), self._tensors.flat, self._stamp, release, block=block)
 
-    def _put_block(self, convert: Callable[[Sequence[Any]], list[Any]]) -> BlockOps:
+    def _put_block(self, block: Block) -> BlockOps:
         """Make the loop that waits for a slot for each of several batches and puts it."""
 
         def put_next(turn: Any) -> Any:
-            # Fewer ops than `part[turn]`. Without a copy, if a batch is a multiple of 64 bytes long.
-            end = turn + one
-            batch = [
-                tf.raw_ops.StridedSlice(input=part, begin=turn, end=end, strides=one, shrink_axis_mask=1)
-                for part in fed
-            ]
-            slot, added = self._added(convert(batch), None, True)
+            with tf.control_dependencies([] if noted is None else [noted.assign(turn, read_value=False)]):
+                # Fewer ops than `part[turn]`. Without a copy, if a batch is a multiple of 64 bytes long.
+                end = turn + one
+                batch = [
+                    tf.raw_ops.StridedSlice(input=part, begin=turn, end=end, strides=one, shrink_axis_mask=1)
+                    for part in fed
+                ]
+            slot, added = self._added(block.convert(batch), None, True)
             with tf.control_dependencies([added]):
                 # After the last batch, if the slot is from a stop. A second loop variable would cost more.
                 return turn + slot
 
         with self._on_host(), tf.name_scope("block"):
-            fed = [tf.placeholder(part.dtype, [None, *part.shape]) for part in self._tensors.placeholders]
+            fed = [tf.placeholder(spec.dtype, [None, *spec.shape]) for spec in block.specs]
             batches, one = tf.placeholder(tf.int32, [1]), tf.constant([1])
+            noted = None
+            if block.can_fail:
+                noted = own_variable(np.zeros(1, np.int32), trainable=False, collections=[], name="turn")
             turn = tf.while_loop(
                 lambda turn: tf.squeeze(turn < batches), put_next, [tf.constant([0])], parallel_iterations=1
             )
-            return BlockOps((*fed, batches), turn % _STOP)
+            failed = None if noted is None else tf.get_default_graph().as_graph_element(noted)
+            return BlockOps((*fed, batches), turn % _STOP, failed)
 
     def _on_host(self) -> AbstractContextManager[Any]:
         scope = ExitStack()

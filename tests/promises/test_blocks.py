@@ -13,6 +13,7 @@ import hypothesis.strategies as st
 import ml_dtypes
 import numpy as np
 import pytest
+import tensorflow as tf2
 import tensorflow.compat.v1 as tf
 from hypothesis import given, settings
 from resuming import resumed_steps
@@ -80,6 +81,7 @@ STAGED: dict[str, dict[str, Any]] = {
     "room for one": dict(capacity=1),
     "threads": dict(num_threads=3),
     "AUTOTUNE": dict(num_threads=staging.AUTOTUNE),
+    "map_fn": dict(map_fn=lambda batch: batch),
 }
 
 
@@ -206,7 +208,12 @@ NOT: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
     "bad batches": (plain, dict(ignored_exception_types=(ValueError,)), "bad batches are skipped"),
     "records left out": (lambda: plain().without([3, 17]), {}, "some are left out"),
     "batches left out": (plain, dict(skip=[2]), "some are left out"),
-    "map_fn": (plain, dict(map_fn=lambda batch: batch + 1), "map_fn makes them"),
+    "map_fn in threads": (plain, dict(map_fn=lambda batch: batch + 1, num_threads=2), "several threads run map_fn"),
+    "map_fn in Python": (
+        plain,
+        dict(map_fn=lambda batch: tf.numpy_function(lambda x: x + 1, [batch], tf.int64)),
+        "map_fn calls Python",
+    ),
 }
 
 
@@ -221,6 +228,73 @@ def test_other_inputs_are_put_one_by_one(blocks: list[int], why: str) -> None:
                 step()
             assert {stats.one_by_one for stats in sess.stats()} == {reason}
     assert not blocks
+
+
+TABLE = np.array(["zero", "one", "two", "three"])
+
+
+def looked_up(batch: Any) -> Any:
+    return tf.gather(tf.constant(TABLE), batch["id"] % 4)
+
+
+def noisy(batch: Any, seed: Any) -> Any:
+    return batch["id"], tf.random.stateless_uniform([3], seed) + tf.cast(batch["image"][:, :, 0], tf.float32)[:, :3]
+
+
+def branching(batch: Any) -> Any:
+    summed = tf.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, x * 2), [0, batch["id"]])[1]
+    return tf.cond(tf.reduce_sum(batch["id"]) % 2 > 0, lambda: summed, lambda: -summed)
+
+
+MAPS: dict[str, Callable[..., Any]] = {
+    "the same": lambda batch: batch,
+    "scaled": lambda batch: {"x": tf.cast(batch["image"], tf.float32) / 255, "y": batch["id"]},
+    "seeded": noisy,
+    "strings": looked_up,
+    "a scalar": lambda batch: (tf.reduce_sum(batch["id"]), batch["image"]),
+    "some of the records": lambda batch: tf.boolean_mask(batch["id"], batch["id"] % 3 > 0),
+    "sparse": lambda batch: tf.sparse.from_dense(batch["id"] % 2),
+    "ragged": lambda batch: tf2.RaggedTensor.from_row_lengths(batch["image"][0, 0], [1, 0, 2]),
+    "quantized": lambda batch: tf.quantize(tf.cast(batch["id"], tf.float32), 0.0, 100.0, tf.quint8).output,
+    "branches and loops": branching,
+    "each record": lambda batch: tf.map_fn(lambda x: x[::-1], batch["image"]),
+    "a constant": lambda batch: tf.constant([1, 2]),
+}
+
+
+def described(batch: Any) -> list[Any]:
+    leaves = [x.to_list() if hasattr(x, "to_list") else x for x in tf.nest.flatten(batch)]
+    leaves = tf.nest.flatten(leaves, expand_composites=True)
+    return [(np.asarray(leaf).dtype, np.asarray(leaf).tolist()) for leaf in leaves]
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_map_fn_in_a_block_returns_what_it_returns_alone(blocks: list[int], name: str) -> None:
+    source = ArraySource(ARRAYS, **ORDER)
+    alone = delivered(source, map_fn=MAPS[name], num_threads=2)
+    assert not blocks
+    got = delivered(source, map_fn=MAPS[name])
+    assert max(blocks) > 1 and len(got) == source.num_batches
+    assert list(map(described, got)) == list(map(described, alone))
+
+
+@pytest.mark.parametrize("bad", range(9))
+def test_map_fn_that_fails_in_a_block(blocks: list[int], bad: int) -> None:
+    def checked(batch: Any) -> Any:
+        with tf.control_dependencies([tf.debugging.assert_none_equal(batch, np.int64(bad), message="of the record")]):
+            return batch + 1
+
+    got: list[int] = []
+    with tf.Graph().as_default():
+        batch = staging.staged(plain(batch_size=1, shuffle=False), map_fn=checked, name="x")
+        with pytest.raises(tf.errors.InvalidArgumentError) as caught, staging.StagingSession() as sess:
+            while True:
+                got += sess.run(batch).tolist()
+    line = checked.__code__.co_firstlineno
+    assert f"'x': map_fn checked (test_blocks.py:{line}) failed for batch {bad}, at test_blocks.py" in str(caught.value)
+    assert got == list(range(1, len(got) + 1)) and len(got) <= bad, (
+        "each batch before it at most once, and none after it"
+    )
 
 
 QUEUED: dict[str, Callable[[], Any]] = {
@@ -403,6 +477,15 @@ def test_the_size_follows_the_steps(before: int, source_secs: float, put_secs: f
     size = BlockSize(capacity=2, bytes_per_batch=1000)
     size.note(before, source_secs, put_secs)
     assert size.batches == after
+
+
+@pytest.mark.usefixtures("begun")
+def test_a_slow_map_fn_stays_with_the_reading() -> None:
+    size = BlockSize(capacity=2, bytes_per_batch=1000, maps=True)
+    size.note(1, 1.1e-3, 1e-5)
+    assert size.batches == 1
+    size.note(1, 0.9e-3, 1e-5)
+    assert size.batches == 2
 
 
 @pytest.mark.parametrize(("bytes_per_batch", "most"), [(None, 1), (8 << 20, 1), (1 << 20, 8), (1, 64), (0, 64)])
