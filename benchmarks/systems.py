@@ -154,7 +154,7 @@ def hand_classic(case: Case) -> Iterator[Step]:
         names=names,
         seed=case.seed,
     )
-    enqueue = queue.enqueue_many(placeholders)
+    enqueue, close = queue.enqueue_many(placeholders), queue.close(cancel_pending_enqueues=True)
     fetches = case.model(queue.dequeue_many(size))
 
     with case.session() as session:
@@ -162,44 +162,49 @@ def hand_classic(case: Case) -> Iterator[Step]:
         def put(batch: Batch) -> None:
             session.run(enqueue, {placeholders[name]: batch[name] for name in names})
 
-        with _filling(case, session, queue, put):
+        with _filling(case, session, close, put):
             yield lambda: session.run(fetches)
 
 
 @threaded()
 def hand_area(case: Case) -> Iterator[Step]:
     """By hand, optimized: FIFOQueue of whole batches, a staging area, make_callable."""
+    fetches, put, feeds = queue_and_area(case)
+    with case.session() as session:
+        step_and_put = session.make_callable([fetches, put])
+        with feeds(session):
+            session.run(put)  # the warm-up
+            yield lambda: step_and_put()[0]
+
+
+def queue_and_area(case: Case) -> tuple[Any, Any, Callable[[Any], AbstractContextManager[None]]]:
+    """Return the fetches of a step, the put that belongs to it, and what runs the feed threads in a session."""
     placeholders = case.placeholders()
     shapes = [holder.shape for holder in placeholders.values()]
     queue = tf.FIFOQueue(_FIFO_CAPACITY, case.dtypes, shapes, names=list(placeholders))
     enqueue = queue.enqueue(placeholders)
     dequeued = queue.dequeue()
+    close = queue.close(cancel_pending_enqueues=True)
     # The ops of tf.contrib.staging.StagingArea. The capacity is 2, because the put of a step may run before its get.
     area = dict(shared_name="bench", capacity=2)
     put = tf.raw_ops.Stage(values=list(dequeued.values()), **area)
     got = tf.raw_ops.Unstage(dtypes=case.dtypes, **area)
     fetches = case.model({name: tf.ensure_shape(got[i], dequeued[name].shape) for i, name in enumerate(dequeued)})
 
-    with case.session() as session:
+    def feeds(session: Any) -> AbstractContextManager[None]:
         enqueue_batch = session.make_callable(enqueue, list(placeholders.values()))
-        step_and_put = session.make_callable([fetches, put])
+        return _filling(case, session, close, lambda batch: enqueue_batch(*(batch[name] for name in placeholders)))
 
-        def feed(batch: Batch) -> None:
-            enqueue_batch(*(batch[name] for name in placeholders))
-
-        with _filling(case, session, queue, feed):
-            session.run(put)  # the warm-up
-            yield lambda: step_and_put()[0]
+    return fetches, put, feeds
 
 
 @contextmanager
-def _filling(case: Case, session: Any, queue: Any, enqueue: Callable[[Batch], object]) -> Iterator[None]:
-    """Run `case.threads` threads that enqueue batches during the block.
+def _filling(case: Case, session: Any, close: Any, enqueue: Callable[[Batch], object]) -> Iterator[None]:
+    """Run `case.threads` threads that enqueue batches during the block; `close` closes the queue.
 
     Each thread shuffles on its own, as such programs do: with four threads, a record comes four times per epoch.
     """
     coord = tf.train.Coordinator()
-    close = queue.close(cancel_pending_enqueues=True)
 
     def feed(number: int) -> None:
         with coord.stop_on_exception():

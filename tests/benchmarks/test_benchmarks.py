@@ -216,6 +216,7 @@ def test_a_process_that_dies_tells_its_last_words() -> None:
 # What the programs print in their quick form.
 PROGRAMS: dict[str, tuple[list[str], str, int]] = {
     "experiments": ([], r" us \(|MiB in the area|of the time in order|real over synthetic: |ms per step$", 20),
+    "loops": ([], r" ms  \d\.\d\d \(", 8),
     "datasets": ([], r"us per batch of 128|padding", 16),
     "cache": (["--part", "cache"], r" of the time|of 1/64 of the bytes", 6),
     "cluster": ([], r"^(step|latency|kills|pause|load|crowd)$", 6),
