@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -162,13 +163,15 @@ FILES: dict[str, Any] = {
     "TFRecordSource": (TFRecordSource, sources.write_tfrecords),
     "ArrayRecordSource": (ArrayRecordSource, sources.write_array_records),
 }
-buffer = np.zeros(3, np.int64)
+# Each thread has a buffer of its own: no source can help a function whose threads write to the same one.
+own = threading.local()
 
 
 def parsed(record: bytes) -> Any:
     """Parse a record into a buffer that is used for each; "none" and text that is no number are bad."""
     if record == b"none":
         return None
+    buffer = vars(own).setdefault("buffer", np.zeros(3, np.int64))
     buffer[:] = int(record)
     return {"n": int(record), "x": buffer}
 
