@@ -29,9 +29,11 @@ class FedBatch(NamedTuple):
     place: int
     # In the source's order.
     number: int
-    # None for a skipped batch, which keeps its place.
+    # None for a batch that is bad or left out, which keeps its place.
     prepared: Prepared | None
     batches: int = 1
+    # Why it is bad.
+    error: Exception | None = None
 
 
 class BatchReader:
@@ -80,14 +82,12 @@ class BatchReader:
         return self._preparing is not None and self._preparing.maps
 
     def next(self, state: ThreadState) -> FedBatch | None:
-        """Return the next batch; None at the end. A skipped batch is counted in `state`.
+        """Return the next batch; None at the end. One that is bad has its error, which is due when it would be put.
 
         Raises:
-          SourceError: the source raised what a session would take for the end of the data.
           tf.errors.AbortedError: with dynamic shares, others have been given this worker's batches. A MonitoredSession
             begins again.
           ClusterError: with dynamic shares, the chief is gone.
-          Exception: what the source raised, or why the batch is bad.
         """
         with profiled(self._event) as event:
             batch = self._next(state)
@@ -100,13 +100,31 @@ class BatchReader:
         assert self._reader is not None
         with errors_only(f"'{self.producer.name}'"):
             numbered = self._reader.take(lambda error: self.skip(state, error))
-            # The source may have forked, and in the child any lock and any run may wait forever.
-            refuse_if_forked("A feed thread")
-            if numbered is None:
-                return None
-            state.batch = number = numbered.number
-            place = number - numbered.left_out
-            return FedBatch(place, number, self._prepared(numbered, state), numbered.batches)
+        # The source may have forked, and in the child any lock and any run may wait forever.
+        refuse_if_forked("A feed thread")
+        if numbered is None:
+            return None
+        state.batch = numbered.number
+        return self._fed(numbered, numbered.number - numbered.left_out)
+
+    def _fed(self, numbered: ReadBatch, place: int) -> FedBatch:
+        try:
+            return FedBatch(place, numbered.number, self._prepared(numbered), numbered.batches)
+        except Exception as error:
+            return FedBatch(place, numbered.number, None, numbered.batches, error)
+
+    def leave_out(self, batch: FedBatch, state: ThreadState) -> None:
+        """Skip a batch that is bad, when all before it were put; raise its error if that is not allowed.
+
+        Raises:
+          SourceError: the source raised what a session would take for the end of the data.
+          Exception: what the source raised, or why the batch is bad.
+        """
+        with errors_only(f"'{self.producer.name}'"):
+            if isinstance(batch.error, self.skipped.types):
+                self.skip(state, batch.error)
+            elif batch.error is not None:
+                raise batch.error
 
     def skip(self, state: ThreadState, error: BaseException) -> None:
         """Count a skipped batch; raise `error` if that exceeds the limit."""
@@ -155,17 +173,13 @@ class BatchReader:
         method = "record_ids" if isinstance(source, RecordSource) else "batch"
         return f"batch {number} of '{self.producer.name}' (its records: source{seed}{shard}.{method}({number}))"
 
-    def _prepared(self, numbered: ReadBatch, state: ThreadState) -> Prepared | None:
+    def _prepared(self, numbered: ReadBatch) -> Prepared:
         assert self._preparing is not None
-        try:
-            if numbered.error is not None:
-                raise numbered.error
-            if numbered.batches > 1:
-                return self._preparing.block(numbered.number, numbered.batch, numbered.batches)
-            return self._preparing(numbered.number, numbered.batch)
-        except self.skipped.types as error:
-            self.skip(state, error)
-            return None
+        if numbered.error is not None:
+            raise numbered.error
+        if numbered.batches > 1:
+            return self._preparing.block(numbered.number, numbered.batch, numbered.batches)
+        return self._preparing(numbered.number, numbered.batch)
 
 
 class SuppliedReader(BatchReader):
@@ -190,7 +204,7 @@ class SuppliedReader(BatchReader):
 
     def _next(self, state: ThreadState) -> FedBatch | None:
         state.now(WAITING_FOR_SHARE)
-        source, rule = self.producer.source, self.producer.plan.skip_rule
+        source = self.producer.source
         assert isinstance(source, Source)
         # The supply also lets one thread in at a time.
         with self._naming:
@@ -206,13 +220,15 @@ class SuppliedReader(BatchReader):
         if is_left_out:
             self._supply.skip(named.batch)
             return FedBatch(place, named.batch, None)
-        with errors_only(f"'{self.producer.name}'"):
-            numbered = read_batch(source, rule, named.batch)
-            refuse_if_forked("A feed thread")
-            prepared = self._prepared(numbered, state)
-        if prepared is None:
-            self._supply.skip(named.batch)
-        return FedBatch(place, named.batch, prepared)
+        numbered = read_batch(source, named.batch)
+        refuse_if_forked("A feed thread")
+        return self._fed(numbered, place)
+
+    def leave_out(self, batch: FedBatch, state: ThreadState) -> None:
+        """See base class."""
+        super().leave_out(batch, state)
+        if batch.error is not None:
+            self._supply.skip(batch.number)
 
     def stop(self) -> None:
         """See base class."""
@@ -299,6 +315,6 @@ class BatchReaders:
         if source is None:
             return None
         if isinstance(source, Source):
-            return IndexReader(source, plan.skip_rule, start, plan.limit, plan.skip, size)
+            return IndexReader(source, start, plan.limit, plan.skip, size)
         first = self.rotation.first if plan.in_rotation else start
         return self._streams.setdefault(id(source), StreamReader(source, plan.skip_rule, first))

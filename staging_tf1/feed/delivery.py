@@ -36,6 +36,8 @@ class Delivery:
         self.stopping = False
         self.is_needed = threading.Event()
         self._lock = threading.Lock()
+        # Notified of each batch that is staged, each end, and the stop.
+        self._changed = threading.Condition(self._lock)
 
     def begin_to_stop(self) -> bool:
         """Prevent further puts and release. Return False if they were already prevented."""
@@ -44,9 +46,17 @@ class Delivery:
         self.stopping = True
         # Waits for a running release, which could otherwise leave one tower with more batches than another.
         with self._lock:
+            self._changed.notify_all()
             return True
 
     # Called by the producers.
+
+    def await_round(self, tower: int) -> None:
+        """Wait until the other towers have staged as many batches as `tower`, whose next one is bad."""
+        barrier = self.barrier
+        if barrier is not None:
+            with self._changed:
+                self._changed.wait_for(lambda: self.stopping or not barrier.lags_behind(tower))
 
     def staged_one(self, tower: int) -> None:
         """Count a staged batch and release the round that it completes."""
@@ -137,3 +147,4 @@ class Delivery:
                     self.sinks[tower].release(batches)
                 for tower in self.barrier.to_close():
                     self.sinks[tower].close()
+            self._changed.notify_all()

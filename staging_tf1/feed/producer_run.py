@@ -179,6 +179,8 @@ class ProducerRun:
             source_secs = state.leave_source(cpu_began, WAITING_IN_ORDER)
             with self._in_order(batch):
                 if batch.prepared is None:
+                    self._delivery.await_round(self.producer.tower)
+                    self._batches.leave_out(batch, state)
                     continue
                 state.now(PUTTING)
                 with profiled(self._put_event, batch=state.batch):

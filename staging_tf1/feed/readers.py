@@ -32,8 +32,8 @@ class ReadBatch(NamedTuple):
 
     number: int
     batch: Any
-    # What the source raised instead of the batch, if its rule skips such batches.
-    error: BaseException | None = None
+    # What the source raised instead of the batch.
+    error: Exception | None = None
     # How many batches before it, from the first one that was to be read, are left out.
     left_out: int = 0
     # How many batches, in rows one after the other.
@@ -63,7 +63,6 @@ class IndexReader:
 
     Args:
       source: the source.
-      rule: which exceptions are skipped.
       start: the first batch to read.
       limit: how many batches there are, if the source has more.
       skip: batches that are not read, besides those without a record.
@@ -73,13 +72,12 @@ class IndexReader:
     def __init__(
         self,
         source: Source,
-        rule: SkipRule,
         start: int = 0,
         limit: int | None = None,
         skip: Spans = NO_SPANS,
         size: BlockSize | None = None,
     ) -> None:
-        self._source, self._rule, self._skip, self._size = source, rule, skip, size
+        self._source, self._skip, self._size = source, skip, size
         self._end = end_of(source, limit)
         self._next = start
         self._left_out = 0
@@ -94,10 +92,7 @@ class IndexReader:
             left_out, batches = self._left_out, self._block_from(index)
             self._next = index + batches
             draw(self._source, index)
-        if batches == 1:
-            return read_batch(self._source, self._rule, index, left_out)
-        with naming_batch(index):
-            return ReadBatch(index, read_block(self._source, index, batches), left_out=left_out, batches=batches)
+        return read_batch(self._source, index, left_out, batches)
 
     def _block_from(self, index: int) -> int:
         """Return how many batches from `index` on are read at once."""
@@ -113,16 +108,17 @@ def draw(source: Source, index: int) -> None:
         source.draw(index)
 
 
-def read_batch(source: Source, rule: SkipRule, index: int, left_out: int = 0) -> ReadBatch:
-    """Return batch `index` of a random-access source, in arrays of its own."""
+def read_batch(source: Source, index: int, left_out: int = 0, batches: int = 1) -> ReadBatch:
+    """Return batch `index` of a random-access source, or a block from it on, in arrays of its own."""
     try:
         with naming_batch(index):
-            return ReadBatch(index, _given_away(source, source.batch(index)), None, left_out)
+            read = _given_away(source, source.batch(index)) if batches == 1 else read_block(source, index, batches)
     except (Stopped, CannotStart):
-        # Not the batch's fault, even if the types to skip include Exception.
+        # Not the batch's fault.
         raise
-    except rule.types as error:
+    except Exception as error:
         return ReadBatch(index, None, error, left_out)
+    return ReadBatch(index, read, None, left_out, batches)
 
 
 class StreamReader:
@@ -144,10 +140,11 @@ class StreamReader:
             with naming_batch(index):
                 try:
                     batch = next(self._iterator(), _END)
-                except self._rule.types as error:
+                except Exception as error:
                     if self._batches is None:  # it cannot start, and would fail again
                         raise
                     # A generator has ended now, and raises StopIteration next. Other iterators may continue.
+                    self._ended = not isinstance(error, self._rule.types)
                     self._next += 1
                     self._bad = index
                     return ReadBatch(index, None, error)
@@ -208,19 +205,25 @@ class RotationReader:
         with self._lock:
             number = self._round
             self._round += 1
-        with self._rotation.at(number, self._tower):
-            numbered = self._stream.take()
-            while numbered is not None and (error := self._fault(number, numbered)) is not None:
-                skip(error)
+        try:
+            with self._rotation.at(number, self._tower):
                 numbered = self._stream.take()
+                while numbered is not None and (error := self._fault(number, numbered)) is not None:
+                    skip(error)
+                    numbered = self._stream.take()
+        except Stopped:
+            raise
+        except Exception as error:
+            return ReadBatch(number, None, error)
         return None if numbered is None else numbered._replace(number=number)
 
     def _fault(self, number: int, numbered: ReadBatch) -> BaseException | None:
         """Return the exception for which the batch is skipped, if any."""
-        if numbered.error is not None or not self._rule.types:
-            return numbered.error
         try:
-            self._check(number, numbered.batch)
+            if numbered.error is not None:
+                raise numbered.error
+            if self._rule.types:
+                self._check(number, numbered.batch)
         except self._rule.types as error:
             return error
         return None

@@ -123,6 +123,11 @@ class TowerBarrier:
         with self._lock:
             return {tower for tower in everyone if self._towers[tower].closed}
 
+    def lags_behind(self, tower: int) -> bool:
+        """Whether another tower, which has not ended, has staged fewer batches than `tower`."""
+        with self._lock:
+            return any(other.staged < self._towers[tower].staged and not other.ended for other in self._towers)
+
     def _whole_rounds(self) -> int:
         return min(tower.staged for tower in self._towers)
 

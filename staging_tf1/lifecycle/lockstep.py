@@ -234,6 +234,7 @@ class Lockstep:
                 feeds = dict(zip(tower.sink.put.placeholders, batch.prepared.arrays, strict=True))
                 stamp = tower.batches.stamp_of(batch)
                 return feeds if tower.sink.put.stamp is None else {**feeds, tower.sink.put.stamp: stamp}
+            tower.batches.leave_out(batch, tower.state)
         return None
 
     def _compute(self, tower: _Tower) -> dict[Any, Any] | None:

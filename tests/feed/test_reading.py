@@ -68,23 +68,22 @@ def test_threads_that_share_a_reader_get_each_batch_once(kind: str, start: int, 
     stream = GeneratorSource(lambda: map(source.batch, range(50)), spec=source.spec, resume="skip")
     if kind == "stream" and start > 50:
         return  # a generator that got shorter is an error; see test_generator.py
-    reader = IndexReader(source, NONE, start) if kind == "index" else StreamReader(stream, NONE, start)
+    reader = IndexReader(source, start) if kind == "index" else StreamReader(stream, NONE, start)
     found = taken(reader, threads)
     assert sorted(found) == [(number, number) for number in range(start, 50)]
     assert reader.take() is None, "the end stays the end"
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_an_ignored_error_keeps_its_number(threads: int) -> None:
-    found = dict(taken(IndexReader(Numbers(10, failing(3, 7)), KEYS), threads))
+def test_an_error_keeps_its_number(threads: int) -> None:
+    found = dict(taken(IndexReader(Numbers(10, failing(3, 7))), threads))
     assert found == {number: None if number in (3, 7) else number for number in range(10)}
 
 
-def test_an_error_that_is_not_ignored_names_its_batch() -> None:
-    reader = IndexReader(Numbers(10, failing(3)), NONE, 3)
-    with pytest.raises(KeyError) as caught:
-        reader.take()
-    assert caught.value.__notes__ == ["raised while the source made batch 3"]
+def test_an_error_names_its_batch() -> None:
+    reader = IndexReader(Numbers(10, failing(3)), 3)
+    numbered = reader.take()
+    assert numbered is not None and numbered.error.__notes__ == ["raised while the source made batch 3"]
     assert reader.take().number == 4, "the others can still be taken"  # type: ignore[union-attr]
 
 

@@ -1,0 +1,177 @@
+"""The error of batch k is raised after exactly k good steps, however many threads or processes make the batches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import staging_tf1 as staging
+from staging_tf1.errors import SourceError, SpecError
+from staging_tf1.sources import RecordSource
+from staging_tf1.spec import ArraySpec
+
+BATCHES = 12
+LIMIT_SECS = 60.0
+
+
+class Overtaken(RecordSource):
+    """Batch `bad` fails. The batch before it waits until that has happened, if there is somebody to do so.
+
+    Args:
+      bad: the numbers of bad batches.
+      folder: where a file tells that one has failed.
+      raised: makes what is raised; None returns a batch of another dtype.
+      waits: whether another thread or process makes the bad batch.
+    """
+
+    def __init__(self, bad: tuple[int, ...], folder: Path, raised: Any, waits: bool) -> None:
+        self._bad, self._folder, self._raised, self._waits = bad, folder, raised, waits
+        super().__init__(BATCHES, batch_size=1, epochs=1)
+
+    def record_spec(self, batch_dim: int | None) -> Any:
+        return ArraySpec((batch_dim,), np.int64)
+
+    def gather(self, records: Any) -> Any:
+        number = records.start if isinstance(records, slice) else int(records[0])
+        told = self._folder / str(number + 1)
+        until = time.monotonic() + LIMIT_SECS
+        # A file, because the other may be a process.
+        while self._waits and number + 1 in self._bad and not told.exists():
+            assert time.monotonic() < until, "nobody makes the batch after this one"
+            time.sleep(0.001)
+        if number in self._bad:
+            (self._folder / str(number)).touch()
+            if self._raised is None:
+                return np.array([number], np.float32)
+            raise self._raised(f"record {number} is bad")
+        return np.array([number])
+
+
+@contextmanager
+def in_staging_session(batch: Any) -> Iterator[Callable[[], Any]]:
+    with staging.StagingSession() as sess:
+        yield lambda: sess.run(batch)
+
+
+@contextmanager
+def by_callable(batch: Any) -> Iterator[Callable[[], Any]]:
+    with staging.StagingSession() as sess:
+        yield sess.make_callable(batch)
+
+
+@contextmanager
+def in_monitored_session(batch: Any) -> Iterator[Callable[[], Any]]:
+    with tf.train.MonitoredTrainingSession(hooks=[staging.StagingHook()]) as sess:
+        yield lambda: sess.run(batch)
+
+
+@contextmanager
+def in_plain_session(batch: Any) -> Iterator[Callable[[], Any]]:
+    with tf.Session() as sess:
+        coord = tf.train.Coordinator()
+        sess.run(tf.global_variables_initializer())
+        threads = staging.start(sess, coord)
+        try:
+            yield lambda: sess.run(batch)
+        finally:
+            coord.request_stop()
+            coord.join(threads)
+
+
+SESSIONS = {each.__name__: each for each in (in_staging_session, by_callable, in_monitored_session, in_plain_session)}
+MAKERS: dict[str, dict[str, int]] = {
+    "one thread": dict(num_threads=1),
+    "two threads": dict(num_threads=2),
+    "four threads": dict(num_threads=4),
+    "processes": dict(num_processes=2),
+}
+
+
+def stepped(session: str, batch: Any) -> tuple[list[int], BaseException | None]:
+    """Return what the steps get until an error, and the error; None at the end of the data."""
+    got: list[int] = []
+    try:
+        with SESSIONS[session](batch) as step:
+            while True:
+                got += np.asarray(step()).tolist()
+    except tf.errors.OutOfRangeError:
+        return got, None
+    except Exception as error:
+        return got, error
+    return got, None
+
+
+def numbers(*but: int, end: int = BATCHES) -> list[int]:
+    return [number for number in range(end) if number not in but]
+
+
+@pytest.mark.parametrize("bad", [1, 7])
+@pytest.mark.parametrize("session", SESSIONS)
+@pytest.mark.parametrize("makers", MAKERS)
+def test_an_error_of_the_source(tmp_path: Path, makers: str, session: str, bad: int) -> None:
+    with tf.Graph().as_default():
+        source = Overtaken((bad,), tmp_path, KeyError, waits=makers != "one thread")
+        got, error = stepped(session, staging.staged(source, **MAKERS[makers]))
+    assert got == numbers(end=bad)
+    assert isinstance(error, KeyError) and f"record {bad} is bad" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind"), [(None, SpecError), (lambda text: tf.errors.OutOfRangeError(None, None, text), SourceError)]
+)
+@pytest.mark.parametrize("makers", ["one thread", "four threads"])
+def test_other_errors(tmp_path: Path, makers: str, raised: Any, kind: type[Exception]) -> None:
+    with tf.Graph().as_default():
+        source = Overtaken((5,), tmp_path, raised, waits=makers != "one thread")
+        got, error = stepped("in_staging_session", staging.staged(source, **MAKERS[makers]))
+    assert got == numbers(end=5) and type(error) is kind
+
+
+def fails_at_five(batch: Any) -> Any:
+    with tf.control_dependencies([tf.debugging.assert_none_equal(batch, np.int64(5), message="five")]):
+        return batch + 0
+
+
+@pytest.mark.parametrize("session", SESSIONS)
+@pytest.mark.parametrize("makers", ["one thread", "two threads", "four threads"])
+def test_an_error_of_map_fn(tmp_path: Path, makers: str, session: str) -> None:
+    with tf.Graph().as_default():
+        source = Overtaken((), tmp_path, None, waits=False)
+        got, error = stepped(session, staging.staged(source, map_fn=fails_at_five, **MAKERS[makers]))
+    assert got == numbers(end=5)
+    assert isinstance(error, tf.errors.InvalidArgumentError) and "failed for batch 5" in str(error)
+
+
+@pytest.mark.parametrize("makers", MAKERS)
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_skipped_batches(tmp_path: Path, makers: str, most: int) -> None:
+    bad = (3, 8)
+    with tf.Graph().as_default():
+        source = Overtaken(bad, tmp_path, KeyError, waits=makers != "one thread")
+        batch = staging.staged(source, ignored_exception_types=KeyError, max_ignored=most, **MAKERS[makers])
+        got, error = stepped("in_staging_session", batch)
+    if most == len(bad):
+        assert error is None and got == numbers(*bad)
+    else:
+        assert isinstance(error, KeyError) and f"record {bad[most]} is bad" in str(error)
+        assert got == numbers(*bad, end=bad[most])
+
+
+@pytest.mark.parametrize("bad", [6, 7])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("makers", ["one thread", "two threads"])
+def test_towers(tmp_path: Path, makers: str, shared: bool, bad: int) -> None:
+    with tf.Graph().as_default():
+        source = Overtaken((bad,), tmp_path, KeyError, waits=False)
+        # Towers take from a generator in rotation.
+        given = (source.batch(number) for number in range(BATCHES)) if shared else source
+        batches = staging.staged(given, devices=["/cpu:0"] * 2, **MAKERS[makers])
+        got, error = stepped("in_staging_session", tf.concat(batches, 0))
+    assert got == numbers(end=6) and isinstance(error, KeyError)
