@@ -137,20 +137,20 @@ class StreamReader:
             if self._ended:
                 return None
             index = self._next
-            with naming_batch(index):
-                try:
+            try:
+                with naming_batch(index):
                     batch = next(self._iterator(), _END)
-                except Exception as error:
-                    if self._batches is None:  # it cannot start, and would fail again
-                        raise
-                    # A generator has ended now, and raises StopIteration next. Other iterators may continue.
-                    self._ended = not isinstance(error, self._rule.types)
-                    self._next += 1
-                    self._bad = index
-                    return ReadBatch(index, None, error)
-                except BaseException:
-                    self._ended = True
+            except Exception as error:
+                if self._batches is None:  # it cannot start, and would fail again
                     raise
+                # A generator has ended now, and raises StopIteration next. Other iterators may continue.
+                self._ended = not isinstance(error, self._rule.types)
+                self._next += 1
+                self._bad = index
+                return ReadBatch(index, None, error)
+            except BaseException:
+                self._ended = True
+                raise
             if batch is _END:
                 self._ended = True
                 if self._bad == index - 1:
