@@ -36,6 +36,8 @@ _LOOK_SECS = 1.0
 _END_SECS = 10.0
 # How long the last batch of a run may take that ends because its pipeline starts again.
 LAST_BATCH_SECS = 600.0
+# After this time, it is said what such a start waits for.
+SILENT_SECS = 1.0
 # How long the program may wait at its end for sessions that nobody has closed; and for sources, which may never return.
 _EXIT_SECS = 20.0
 _EXIT_SOURCE_SECS = 2.0
@@ -223,13 +225,28 @@ def end_run(run: PipelineRun) -> None:
       StagingError: a thread does not return.
     """
     stop_all([run])
-    left = run.join(LAST_BATCH_SECS)
+    left = join_last_batch(run)
     if left:
         raise StagingError(
             f"{run.pipeline}: cannot start again, because {left[0].name} still computes a batch after "
             f"{LAST_BATCH_SECS:.0f} s."
         )
     session_state_of(run.session).runs.pop(run.pipeline, None)
+
+
+def join_last_batch(run: PipelineRun) -> list[ThreadState]:
+    """Join the feed threads of a stopped run. Return the states of those whose last batch takes too long."""
+    for state in run.join(SILENT_SECS):
+        logging.warning(
+            "%s: it starts again when feed thread '%s' has returned, which is %s: waiting for at most %.0f s. "
+            "If the source waits for what thread '%s' does next, let it return before.",
+            run.pipeline,
+            state.name,
+            state.doing,
+            LAST_BATCH_SECS,
+            threading.current_thread().name,
+        )
+    return run.join(LAST_BATCH_SECS - SILENT_SECS)
 
 
 def all_runs(graph: Any, pipeline: Pipeline) -> list[PipelineRun]:

@@ -19,7 +19,7 @@ from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.errors import BuildError, ClusterError, StagingError
 from staging_tf1.feed.chain import Handler, Look, Run, Stage, chain_of
 from staging_tf1.feed.pipeline import Pipeline, areas_taken, pipelines_of
-from staging_tf1.feed.pipeline_run import LAST_BATCH_SECS, PipelineRun, end_run, runs_in
+from staging_tf1.feed.pipeline_run import LAST_BATCH_SECS, SILENT_SECS, PipelineRun, end_run, join_last_batch, runs_in
 from staging_tf1.feed.prepare import prepare
 from staging_tf1.graph.dependencies import ancestors, iterators_behind, writers_of
 from staging_tf1.graph.state import session_state_of, state_of
@@ -41,8 +41,8 @@ class Renewals(Handler):
         self._session = session
         self.lockstep: Mapping[Pipeline, Any] = {}
         self._changed = threading.Condition()
-        # The steps under way, and the pipelines that they take from. Steps write it without the lock.
-        self._under_way: dict[Run, tuple[Pipeline, ...]] = {}
+        # The steps under way, the pipelines that they take from, and their thread. Steps write it without the lock.
+        self._under_way: dict[Run, tuple[tuple[Pipeline, ...], int]] = {}
         # What may begin anew in the run that renews, of which there is one at a time; and that run.
         self._renewed: Sequence[Pipeline] = ()
         self._run: Run | None = None
@@ -78,7 +78,7 @@ class Renewals(Handler):
 
     def _enter(self, taken: tuple[Pipeline, ...], run: Run) -> None:
         # First: either the step sees the renewal, or the renewal sees the step.
-        self._under_way[run] = taken
+        self._under_way[run] = taken, threading.get_ident()
         if self._renewed:
             self._wait_for_renewal(taken, run)
 
@@ -87,7 +87,7 @@ class Renewals(Handler):
             del self._under_way[run]
             self._changed.notify_all()
             self._changed.wait_for(lambda: set(taken).isdisjoint(self._renewed))
-            self._under_way[run] = taken
+            self._under_way[run] = taken, threading.get_ident()
 
     def _leave(self, run: Run, error: BaseException | None = None) -> None:
         del self._under_way[run]
@@ -134,18 +134,39 @@ class Renewals(Handler):
             self._changed.wait_for(lambda: not self._renewed)
             self._renewed, self._run = renewed, run
             try:
-                if not self._changed.wait_for(self._is_at_rest, LAST_BATCH_SECS):
-                    raise StagingError(
-                        f"{renewed[0]}: cannot begin anew, because a step that takes from it is still running after "
-                        f"{LAST_BATCH_SECS:.0f} s."
-                    )
+                if not self._changed.wait_for(self._is_at_rest, SILENT_SECS):
+                    self._say_what_it_waits_for()
+                    if not self._changed.wait_for(self._is_at_rest, LAST_BATCH_SECS - SILENT_SECS):
+                        raise StagingError(
+                            f"{renewed[0]}: cannot begin anew, because a step that takes from it is still running "
+                            f"after {LAST_BATCH_SECS:.0f} s, in {self._threads_under_way()}."
+                        )
             except BaseException:
                 self._renewed, self._run = (), None
                 self._changed.notify_all()
                 raise
 
     def _is_at_rest(self) -> bool:
-        return all(set(taken).isdisjoint(self._renewed) for taken in list(self._under_way.values()))
+        return all(set(taken).isdisjoint(self._renewed) for taken, _ in list(self._under_way.values()))
+
+    def _threads_under_way(self) -> str:
+        """Return the names of the threads whose steps a renewal waits for."""
+        names = {thread.ident: f"thread '{thread.name}'" for thread in threading.enumerate()}
+        idents = [ident for taken, ident in list(self._under_way.values()) if not set(taken).isdisjoint(self._renewed)]
+        return ", ".join(names.get(ident, f"thread {ident}") for ident in idents)
+
+    def _say_what_it_waits_for(self) -> None:
+        here = threading.current_thread().name
+        logging.warning(
+            "%s: thread '%s' sets its position or initializes its iterator, and waits for a step that takes from it, "
+            "in %s, for at most %.0f s. If that step waits for what thread '%s' does next, neither goes on: run the "
+            "restore or the initializer between two steps, in the thread that runs them.",
+            self._renewed[0],
+            here,
+            self._threads_under_way(),
+            LAST_BATCH_SECS,
+            here,
+        )
 
     def _let_go(self, anew: Sequence[Pipeline], placed: Sequence[Pipeline]) -> None:
         try:
@@ -207,7 +228,7 @@ class Renewals(Handler):
     def _discard(self, pipelines: Sequence[Pipeline]) -> None:
         """Discard what is staged of pipelines that the program has stopped: it is before or after their positions."""
         for run in runs_in(self._session, pipelines):
-            run.join(LAST_BATCH_SECS)
+            join_last_batch(run)
             sinks = run.pipeline.sinks
             run_unwrapped(self._session, [sink.renew for sink in sinks])
             run_unwrapped(self._session, [(sink.fill, sink.close) for sink in sinks])

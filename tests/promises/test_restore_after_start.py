@@ -7,6 +7,7 @@ steps of both get is compared with the batches of the source from the position t
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -494,6 +495,74 @@ def test_a_renewal_in_another_thread(graph: Any, what: str, threads: int, tmp_pa
         # Each pass has its first batches, without a gap, once.
         counts = np.bincount(got)
         assert counts[0] <= passes + 1 and (np.diff(counts) <= 0).all()
+
+
+class Supplies(logging.Handler):
+    """Calls `supply` at a warning that a renewal waits, and keeps its text."""
+
+    def __init__(self, supply: Callable[[], Any]) -> None:
+        super().__init__()
+        self.supply, self.told = supply, []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "waiting for at most" in record.getMessage() or "neither goes on" in record.getMessage():
+            self.told.append(record.getMessage())
+            self.supply()
+
+
+@pytest.mark.parametrize("what", ["step", "source"])
+def test_a_renewal_says_what_it_waits_for(graph: Any, what: str, tmp_path: Path) -> None:
+    """A step, or a source, that waits for what the restoring thread would do next."""
+    supplied, reading = threading.Event(), threading.Event()
+
+    def slowly(batch: Any) -> Any:
+        if what == "source" and batch[0] == 3:
+            reading.set()
+            supplied.wait(60)
+        return batch
+
+    batch = staging.staged(source(transform=slowly), capacity=1, name="train")
+    (position,) = tf.global_variables("train/position")
+    queue = tf.FIFOQueue(1, tf.int64, [])
+    enqueue, step = queue.enqueue(7), [batch, queue.dequeue()]
+    saver, init = tf.train.Saver(), tf.global_variables_initializer()
+    supplies = Supplies(supplied.set)
+    logger = logging.getLogger("absl")
+    logger.addHandler(supplies)
+    try:
+        with plain(staging.start, Program([batch], None, [], init, saver, None, None, None)) as (run, do):
+            do(lambda session: saver.save(session, str(tmp_path / "model")))
+            if what == "step":
+                stepping = threading.Thread(target=run, args=(step,), name="trainer")
+                supplies.supply = lambda: run(enqueue)
+                stepping.start()
+                while not run(position)[0]:
+                    supplied.wait(0.001)
+            else:
+                run(batch), run(batch)
+                assert reading.wait(60)
+            do(lambda session: saver.restore(session, str(tmp_path / "model")))
+            if what == "step":
+                stepping.join()
+            assert run(batch).tolist() == [0]
+    finally:
+        logger.removeHandler(supplies)
+    (told,) = supplies.told
+    if what == "step":
+        assert re.fullmatch(
+            r"'train' \(made at .*\): thread 'MainThread' sets its position or initializes its iterator, and waits for "
+            r"a step that takes from it, in thread 'trainer', for at most 600 s\. If that step waits for what thread "
+            r"'MainThread' does next, neither goes on: run the restore or the initializer between two steps, in the "
+            r"thread that runs them\.",
+            told,
+        )
+    else:
+        assert re.fullmatch(
+            r"'train' \(made at .*\): it starts again when feed thread 'feed:train:0' has returned, which is in the "
+            r"source: waiting for at most 600 s\. If the source waits for what thread 'MainThread' does "
+            r"next, let it return before\.",
+            told,
+        )
 
 
 class Initializes(tf.train.SessionRunHook):  # type: ignore[misc]
