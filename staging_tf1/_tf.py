@@ -474,8 +474,9 @@ def enter_runs(session: Any, entry: Entry | None) -> None:
         setattr(session, _ENTRY, entry)
 
 
-def wrap_runs(wrapper: Callable[[Any, Any, Any, Callable[[], Any]], Any]) -> None:
+def wrap_runs(wrapper: Callable[[Any, Any, Any, Callable[[], Any]], Any] | None) -> None:
     """Let `wrapper(session, fetches, feed_dict, call)` do every later run of every session; `call()` is the run itself.
+    None undoes that.
 
     Callables of `make_callable` count as runs, except those of TensorFlow's queue runners.
     """

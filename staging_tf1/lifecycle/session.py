@@ -32,6 +32,7 @@ from staging_tf1.lifecycle.scaffold import prepared_scaffold
 from staging_tf1.lifecycle.stepper import make_stepper
 from staging_tf1.lifecycle.steps import NO_TURN
 from staging_tf1.watch.interrupt import interruption
+from staging_tf1.watch.program import ending_runs
 from staging_tf1.watch.stats import PipelineStats, StatsList
 
 
@@ -135,7 +136,7 @@ class StagingSession:
             "stop_grace_period_secs": join_secs,
             "scaffold": scaffold,
         }
-        with self._hook.creating(), absent_devices_named(tf.get_default_graph()):
+        with ending_runs(), self._hook.creating(), absent_devices_named(tf.get_default_graph()):
             self._session = self._monitored_session(options, monitored)
 
     def _monitored_session(self, options: dict[str, Any], monitored: dict[str, Any]) -> Any:

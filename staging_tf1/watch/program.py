@@ -1,17 +1,22 @@
 """Explains the stalls of a program that knows nothing of this package, and lets Ctrl-C end them.
 
+Ctrl-C also ends what waits while one of our own sessions is created, as an initializer.
+
 What does that, `watch/program_watchdog.py` and `watch/ending.py`, is imported with the first run that takes too long:
 its import takes 0.4 s.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
+
+from absl import logging
 
 from staging_tf1._tf import is_closed, wrap_runs
 from staging_tf1.background import Background
@@ -74,6 +79,14 @@ class _Program:
             raise
         finally:
             runs.pending.pop(ident, None)
+
+    def stop(self) -> None:
+        """End what a signal has begun."""
+        self._watcher.stop()
+        for session in [ref() for ref in list(self._sessions.values())]:
+            runs = None if session is None else session.__dict__.pop(_RUNS, None)
+            if runs is not None and runs.ender is not None:
+                runs.ender.stop()
 
     def _meet(self, session: Any) -> _Runs:
         runs = _Runs()
@@ -146,6 +159,9 @@ class _Program:
         return runs.watchdog
 
 
+_program: _Program | None = None
+
+
 def watch_program(secs: float, say: Callable[[str], None]) -> None:
     """Report each run of each session of this process that waits for longer than `secs` seconds; 0 is never.
 
@@ -156,4 +172,26 @@ def watch_program(secs: float, say: Callable[[str], None]) -> None:
       secs: how long is too long.
       say: called with the report, in a thread.
     """
-    wrap_runs(_Program(secs, say).around)
+    global _program
+    _program = _Program(secs, say)
+    wrap_runs(_program.around)
+
+
+@contextlib.contextmanager
+def ending_runs() -> Iterator[None]:
+    """A context in which Ctrl-C ends a run of the main thread that waits, and names what it waits for.
+
+    For the creation of a session, whose own runtime begins after its variables have values.
+    """
+    global _program
+    if _program is not None or not in_main_thread():
+        yield
+        return
+    _program = _Program(0, lambda line: logging.warning("%s", line))
+    wrap_runs(_program.around)
+    try:
+        yield
+    finally:
+        wrap_runs(None)
+        _program.stop()
+        _program = None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from forked import ForkServer
-from waits import ENDS, HANGS, check, interrupt
+from waits import ENDS, HANGS, PROGRAM, check, interrupt
 
 
 # The same ops as in test_ctrl_c.py; what differs is who makes the ops that wake.
@@ -19,5 +19,5 @@ def test_ctrl_c_ends_what_waits_and_names_it(legacy_server: ForkServer, tmp_path
 
 @pytest.mark.parametrize("kind", ["StagingSession", "start"])
 def test_only_our_own_session_ends_its_run(legacy_server: ForkServer, tmp_path: Path, kind: str) -> None:
-    code, told = interrupt(legacy_server, tmp_path, kind, "dequeue")
+    code, told = interrupt(legacy_server, tmp_path, PROGRAM, kind, "dequeue")
     assert code == -signal.SIGINT and told.count("Ctrl-C ends a run that waits") == 1, told

@@ -13,7 +13,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from forked import ForkServer
 from load import slowdown
-from waits import ENDS, HANGS, check
+from waits import ENDS, HANGS, check, interrupt
 
 import staging_tf1 as staging
 from staging_tf1.sources import ArraySource
@@ -102,6 +102,56 @@ def test_a_source_that_hangs_is_named_at_once(
         )
         assert re.search(text, done.stderr), done.stderr
     assert "Normalization failed" not in done.stderr and "OutOfRange" not in done.stderr, done.stderr
+
+
+# Where the creation of a StagingSession hangs: its initializer, or a hook.
+HANGING_CREATION = """
+import os, signal, sys, threading, time
+import tensorflow.compat.v1 as tf
+import staging_tf1 as staging
+
+tf.disable_v2_behavior()
+where, what = sys.argv[1:]
+
+def hang():
+    time.sleep(1000)
+
+queue = tf.FIFOQueue(2, tf.int64, [], name="numbers")
+value = queue.dequeue() if what == "queue" else tf.py_func(lambda: hang() or 1, [], tf.int64)
+if where == "initializer":
+    tf.get_variable("first", initializer=lambda: tf.reshape(value, []), dtype=tf.int64)
+
+def say_when_it_waits(ident=threading.get_ident()):
+    seen = 0
+    while seen < 5:
+        frame = sys._current_frames()[ident]
+        seen = seen + 1 if frame.f_code.co_name in ("_call_tf_sessionrun", "_single_operation_run") else 0
+        time.sleep(0.02)
+    print("waits", flush=True)
+
+class Hook(tf.train.SessionRunHook):
+    def after_create_session(self, session, coord):
+        if where == "hook":
+            session.run(value)
+
+threading.Thread(target=say_when_it_waits, daemon=True).start()
+with staging.StagingSession(hooks=[Hook()]) as sess:
+    sess.run(tf.no_op())
+"""
+
+
+@pytest.mark.parametrize("where", ["initializer", "hook"])
+@pytest.mark.parametrize("what", ["queue", "py_func"])
+def test_ctrl_c_ends_the_creation_of_a_session(fork_server: ForkServer, tmp_path: Path, where: str, what: str) -> None:
+    code, told = interrupt(fork_server, tmp_path, HANGING_CREATION, where, what)
+    if what == "queue":
+        assert code == -signal.SIGINT and told.endswith("KeyboardInterrupt\n"), told
+        assert told.count("Ctrl-C ends a run that waits, at waits.py:") == 1 and "queue 'numbers'" in told, told
+        assert "Another Ctrl-C" not in told, told
+    else:
+        assert code == 130, told
+        assert "Ctrl-C: still running: the run, at waits.py:" in told and "in hang()" in told, told
+        assert "Ctrl-C again: the program ends at once." in told, told
 
 
 def test_a_session_outside_the_main_thread_says_that_no_signal_saves(graph: Any, tmp_path: Path, caplog: Any) -> None:

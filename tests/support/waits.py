@@ -127,12 +127,12 @@ ENDS = {
 HANGS = ("iterator", "py_func")
 
 
-def interrupt(server: ForkServer, folder: Path, kind: str, op: str) -> tuple[int, str]:
-    """Let the program wait, send Ctrl-C, and if that does not end it, another one. Return its exit code and stderr."""
+def interrupt(server: ForkServer, folder: Path, text: str, *arguments: str) -> tuple[int, str]:
+    """Let a program wait, send Ctrl-C, and if that does not end it, another one. Return its exit code and stderr."""
     program = folder / "waits.py"
-    program.write_text(PROGRAM)
+    program.write_text(text)
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with server.start("-W", "ignore", program, kind, op, whole_end=True, **streams) as running:
+    with server.start("-W", "ignore", program, *arguments, whole_end=True, **streams) as running:
         assert running.stdout is not None and running.stderr is not None
         assert running.stdout.readline() == "waits\n", running.stderr.read()
         running.send_signal(signal.SIGINT)
@@ -146,7 +146,7 @@ def interrupt(server: ForkServer, folder: Path, kind: str, op: str) -> tuple[int
 
 def check(server: ForkServer, folder: Path, kind: str, op: str) -> None:
     """Check that the first Ctrl-C ends a wait, and the second one a Python function, and what is said."""
-    code, told = interrupt(server, folder, kind, op)
+    code, told = interrupt(server, folder, PROGRAM, kind, op)
     if op in HANGS:
         assert code == 130, told
         assert "Ctrl-C: still running: the run, at waits.py:" in told
