@@ -23,8 +23,7 @@ from staging_tf1.graph.probes import Probe, Touched, area_key, keys_awaited, pro
 from staging_tf1.graph.sink import queue_key
 from staging_tf1.graph.sync_tokens import is_sync_token_queue
 from staging_tf1.graph.uninitialized import uninitialized_names
-from staging_tf1.sources.files.remote import url_read_by
-from staging_tf1.watch.thread_location import functions_called_by_ops, is_in, users_location
+from staging_tf1.watch.thread_location import functions_called_by_ops, is_in, url_awaited, users_location
 from staging_tf1.watch.views import FeederView, Pending, Snapshot, StepView, StoreView, TaskView
 from staging_tf1.workers.process import starting_for
 
@@ -281,7 +280,7 @@ def _feeder(state: ThreadState) -> FeederView:
         mean_source_secs=state.source_secs / max(1, state.batches),
         location=users_location(ident),
         starting=starting_for(ident),
-        url=url_read_by(ident),
+        url=url_awaited(ident),
     )
 
 

@@ -14,7 +14,7 @@ from staging_tf1.feed.threads import ThreadState
 from staging_tf1.garbage import without_collections
 from staging_tf1.graph.callsite import CallSite, is_users
 from staging_tf1.sources.files.remote import url_read_by
-from staging_tf1.workers.process import frames_for
+from staging_tf1.workers.process import frames_for, url_for
 
 # If a source calls a library, the line to report is the call.
 _INSTALLED = f"{os.sep}site-packages{os.sep}"
@@ -73,12 +73,17 @@ def _is_users(filename: str) -> bool:
     return is_users(filename) and not (filename.startswith(_LIBRARIES) or _INSTALLED in filename)
 
 
+def url_awaited(ident: int | None) -> str:
+    """Return the URL that thread `ident` waits for, or its worker process; "" if there is none."""
+    return url_read_by(ident) or url_for(ident)
+
+
 def users_location(ident: int | None) -> str:
     """Format `users_line`, and the URL that the thread waits for, as the end of a sentence.
 
     That is ", at reader.py:12 in read(), reading https://host/file"; empty if there is neither.
     """
-    line, url = users_line(ident), url_read_by(ident)
+    line, url = users_line(ident), url_awaited(ident)
     where = "" if line is None else f", at {line} in {line.function}()"
     return f"{where}, reading {url}" if url else where
 

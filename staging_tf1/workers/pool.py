@@ -100,6 +100,11 @@ class WorkerPool:
             begun = self._stopped or not all(worker.starting for worker in self._workers)
         return "" if begun else f"worker processes {', '.join(map(repr, self.workers))}"
 
+    @property
+    def url(self) -> str:
+        """Return nothing, as `stack`."""
+        return ""
+
     def stack(self) -> str:
         """Return nothing, for a thread that waits until the source is shipped to all of them."""
         return ""

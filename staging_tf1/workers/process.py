@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from staging_tf1.workers.channel import Channel
 from staging_tf1.workers.setup import LANES, LIFE, STARTING, STATUS, TRACES, Status, trace_signal
 
-__all__ = ["Frame", "LANES_EACH", "WorkerProcess", "frames_for", "starting_for", "waiting_for"]
+__all__ = ["Frame", "LANES_EACH", "WorkerProcess", "frames_for", "starting_for", "url_for", "waiting_for"]
 
 # One batch is made while the request for the next one waits in its channel.
 LANES_EACH = 2
@@ -63,6 +63,11 @@ class WorkerProcess:
     def starting(self) -> str:
         """What is still starting, for messages; empty if it has begun to serve."""
         return f"worker process '{self.name}'" if self.status.doing == STARTING else ""
+
+    @property
+    def url(self) -> str:
+        """The URL that it waits for; "" for none."""
+        return self.status.url
 
     def stop(self) -> None:
         """Ask it to end, and wake the threads that wait for it. Does not wait."""
@@ -191,6 +196,10 @@ class _Awaited(Protocol):
     def starting(self) -> str:
         """What is still starting, for messages; empty if it has begun to serve."""
 
+    @property
+    def url(self) -> str:
+        """The URL that it waits for; "" for none."""
+
     def stack(self) -> str:
         """Return its stack as text."""
 
@@ -215,6 +224,12 @@ def starting_for(ident: int | None) -> str:
     """Return what a thread waits for that is still starting, for messages; empty if there is nothing."""
     awaited = _awaited.get(ident) if ident is not None else None
     return "" if awaited is None else awaited.starting
+
+
+def url_for(ident: int | None) -> str:
+    """Return the URL that the process waits for which a thread waits for; "" if there is none."""
+    awaited = _awaited.get(ident) if ident is not None else None
+    return "" if awaited is None else awaited.url
 
 
 def frames_for(ident: int | None) -> list[Frame] | None:

@@ -29,8 +29,9 @@ __all__ = [
 LIFE, STATUS, TRACES, LANES = 3, 4, 5, 6
 # The status of a worker that makes no batch.
 IDLE, STARTING = -1, -2
-# The bytes of each status: a cache line.
-_BYTES = 64
+# The bytes of each status: a cache line for the number, and the URL.
+_NUMBER_BYTES, _URL_BYTES = 64, 1024
+_BYTES = _NUMBER_BYTES + _URL_BYTES
 
 
 def occupy_standard_descriptors() -> None:
@@ -91,7 +92,9 @@ class Setup(NamedTuple):
 
 
 class Status:
-    """What one worker is doing: the number of its batch, or a constant. Written by the worker; outlives it.
+    """What one worker is doing: the number of its batch, or a constant; and the URL that it waits for.
+
+    Written by the worker; outlives it.
 
     Args:
       descriptor: a file of `Status.bytes_for` bytes.
@@ -100,7 +103,8 @@ class Status:
 
     def __init__(self, descriptor: int, worker: int) -> None:
         end = self.bytes_for(worker + 1)
-        self._cell = memoryview(mapped(descriptor, end))[end - _BYTES :].cast("q")
+        status = memoryview(mapped(descriptor, end))[end - _BYTES :]
+        self._cell, self._url = status[:_NUMBER_BYTES].cast("q"), status[_NUMBER_BYTES:].cast("B")
 
     @staticmethod
     def bytes_for(workers: int) -> int:
@@ -115,7 +119,17 @@ class Status:
         """Say which batch is being made."""
         self._cell[0] = IDLE if number is None else number
 
+    def reading(self, url: str) -> None:
+        """Say which URL is waited for; "" for none. Its end is left out if it is too long."""
+        text = url.encode(errors="replace")[: _URL_BYTES - 1] + b"\0"
+        self._url[: len(text)] = text
+
     @property
     def doing(self) -> int:
         """The number of the batch that is being made, or a constant."""
         return int(self._cell[0])
+
+    @property
+    def url(self) -> str:
+        """The URL that is waited for; "" for none."""
+        return bytes(self._url).partition(b"\0")[0].decode(errors="replace")

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from staging_tf1.sources.aligned import allocate_with
 from staging_tf1.sources.base import Source
+from staging_tf1.sources.files.remote import note_reads
 from staging_tf1.workers import reports
 from staging_tf1.workers.arena import Arena
 from staging_tf1.workers.batches import TooSmall, packed
@@ -108,6 +109,7 @@ class _Worker:
             self._source = unloaded(shipped)[self._setup.source_index]
         except BaseException as error:
             self._cannot = described(error)
+        note_reads(self._status.reading)
         self._status.making(None)
 
     def serve(self) -> None:

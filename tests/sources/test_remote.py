@@ -489,9 +489,9 @@ def test_a_listing_that_stops_is_named(server: ObjectServer, put: Any, stops: An
         TFRecordSource(f"{server.url}/train/*", batch_size=1, timeout_secs=0.1)
 
 
-@pytest.mark.parametrize("lockstep", [False, True])
+@pytest.mark.parametrize("options", [{}, {"lockstep": True}, {"num_processes": 1}])
 def test_the_stall_report_names_the_url(
-    lockstep: bool, server: ObjectServer, put: Any, stops: Any, reports: Reports
+    options: dict[str, Any], server: ObjectServer, put: Any, stops: Any, reports: Reports
 ) -> None:
     put("a.rec", records(8))
     url = f"{server.url}/train/a.rec"
@@ -499,8 +499,11 @@ def test_the_stall_report_names_the_url(
     stop = stops(1, "GET", "a.rec")
     reports.on_report = stop.end.set
     with tf.Graph().as_default():
-        batch = staging.staged(source, lockstep=lockstep)
+        batch = staging.staged(source, **options)
         with staging.StagingSession(stall_secs=SECS) as sess:
+            while "num_processes" in options and stop.count:
+                # The worker process is still starting.
+                stop.end.wait(0.01)
             assert sess.run(batch).tolist() == records(1)
     report = reports.texts.get_nowait()
     assert f", reading {url}, and has not returned its first batch. Check the server and the network." in report

@@ -28,6 +28,7 @@ __all__ = [
     "RemoteFile",
     "TIMEOUT_SECS",
     "checked_timeout",
+    "note_reads",
     "open_driver",
     "resolved",
     "uploaded",
@@ -58,6 +59,8 @@ _GAP_BYTES = 8 << 10
 
 # The URL that each thread waits for.
 _read_by: dict[int, str] = {}
+# Called with the URL that some thread waits for, or "".
+_noted: Callable[[str], object] = len
 
 # Not the generator of the user's program, which may have a seed.
 _random = random.Random()
@@ -149,10 +152,18 @@ def _awaited(future: Future[_Result], url: str) -> _Result:
     """Wait for a read, and note for stall reports that this thread does."""
     ident = threading.get_ident()
     _read_by[ident] = url
+    _noted(url)
     try:
         return future.result()
     finally:
         _read_by.pop(ident, None)
+        _noted("")
+
+
+def note_reads(note: Callable[[str], object]) -> None:
+    """Let `note` be called with each URL that a thread of this process waits for, and with "" after it."""
+    global _noted
+    _noted = note
 
 
 def url_read_by(ident: int | None) -> str:
