@@ -78,6 +78,84 @@ print(json.dumps([tensorflow.contrib.layers is layers, estimator is tf.estimator
 """
 
 
+# Rewrites of a graph that holds pipelines. Each step must get each batch, once and in order.
+REWRITTEN = """
+import json
+import numpy as np
+import tensorflow as tf
+import staging_tf1 as staging
+from staging_tf1.sources import ArraySource
+from tensorflow.contrib import graph_editor as ge, quantize
+
+ROWS = np.arange(96, dtype=np.float32).reshape(6, 4, 4, 1)
+
+def of(**options):
+    return staging.staged(ArraySource(ROWS, batch_size=2, epochs=1), **options)
+
+def model(x):
+    return tf.multiply(x, 2.0, name="model")
+
+def rerouted(x):
+    fed = tf.placeholder(tf.float32, x.shape)
+    y = model(fed)
+    ge.reroute_ts(x, fed)
+    return y
+
+def connected(x):
+    fed = tf.placeholder(tf.float32, x.shape)
+    y = model(fed)
+    ge.connect(ge.sgv(tf.identity(x).op), ge.sgv(y.op).remap_inputs([0]))
+    return y
+
+def copied(x):
+    y = model(x)
+    _, info = ge.copy_with_input_replacements(ge.sgv(y.op), {x: x}, dst_scope="copied")
+    return info.transformed(y)
+
+def replaced(x):
+    fed = tf.placeholder(tf.float32, x.shape)
+    return ge.graph_replace(model(fed), {fed: x})
+
+def quantized(rewrite):
+    def build(x):
+        w = tf.get_variable("w", initializer=tf.ones([3, 3, 1, 2]))
+        hidden = tf.nn.relu6(tf.nn.bias_add(tf.nn.conv2d(x, w, 1, "SAME"), tf.zeros([2])))
+        rewrite()
+        with tf.control_dependencies([hidden]):
+            return model(x)
+    return build
+
+REWRITES = {
+    "rerouted": rerouted, "connected": connected, "copied": copied, "replaced": replaced,
+    "quantized": quantized(lambda: quantize.create_training_graph(quant_delay=0)),
+    "quantized for evaluation": quantized(quantize.create_eval_graph),
+}
+KINDS = {
+    "blocks": {}, "lockstep": {"lockstep": True}, "map_fn": {"map_fn": lambda x: tf.nn.relu6(x) * 0.0 + x},
+}
+wrong = {}
+for kind, options in KINDS.items():
+    for name, rewrite in REWRITES.items():
+        with tf.Graph().as_default() as graph:
+            y = rewrite(of(**options))
+            quantizers = [op.name for op in graph.get_operations() if "FakeQuant" in op.type]
+            got = []
+            with staging.StagingSession(stall_secs=20, stall_raises=True) as sess:
+                while not sess.should_stop():
+                    got.append(sess.run(y))
+            if not np.array_equal(np.concatenate(got), 2 * ROWS) or bool(quantizers) != ("quantized" in name):
+                wrong[f"{kind} {name}"] = [np.ravel(each)[:2].tolist() for each in got] + quantizers
+print(json.dumps(wrong))
+"""
+
+
+@pytest.mark.slow
+def test_a_graph_with_a_pipeline_is_rewritten(with_contrib: None, legacy_run: Run, tmp_path: Path) -> None:
+    program = tmp_path / "rewritten.py"
+    program.write_text(REWRITTEN)
+    assert last_json(legacy_run(program)) == {}
+
+
 def test_every_part_can_be_imported(with_contrib: None, legacy_run: Run, tmp_path: Path) -> None:
     program = tmp_path / "imports.py"
     program.write_text(IMPORTS)
