@@ -218,6 +218,24 @@ def first_error(runs: Iterable[PipelineRun]) -> BaseException | None:
     return next((run.error for run in runs if run.error is not None), None)
 
 
+def raise_source_error(session: Any, taken: Iterable[Pipeline], pipelines: Iterable[Pipeline]) -> None:
+    """Raise the error of a feed thread in place of the end of the data that a run has met.
+
+    Returns if what the run takes has ended without one.
+
+    Args:
+      session: the session.
+      taken: the pipelines that the run takes from.
+      pipelines: all of the graph; an error of one stops the others.
+    """
+    runs = runs_in(session, taken)
+    if runs and not any(sink.cancelled for run in runs for sink in run.sinks):
+        return
+    error = first_error(runs) or first_error(runs_in(session, pipelines))
+    if error is not None:
+        raise error from error.__cause__  # not from the step's error
+
+
 def end_run(run: PipelineRun) -> None:
     """Stop and join a run, so that its pipeline can be started again in its session.
 

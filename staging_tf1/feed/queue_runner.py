@@ -13,6 +13,7 @@ from staging_tf1.feed.pipeline import Pipeline, add_pipeline, ops_ahead, pipelin
 from staging_tf1.feed.pipeline_run import PipelineRun, all_runs, end_stopped, run_in
 from staging_tf1.feed.prepare import Prepared, prepare
 from staging_tf1.feed.renewal import see_renewals
+from staging_tf1.feed.source_errors import keep_cause
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.state import session_state_of, state_of
 from staging_tf1.graph.uninitialized import uninitialized_names
@@ -69,6 +70,7 @@ class PipelineRunner(tf.train.QueueRunner):  # type: ignore[misc]
                 return []
             prepared = prepare_to_start(sess, self.pipeline)
             see_renewals(sess, self.pipeline)
+            keep_cause(coord)
             run = PipelineRun(self.pipeline, prepared.starts, sess, coord, prepared.canceller)
         try:
             for thread in run.threads:

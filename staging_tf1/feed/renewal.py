@@ -19,7 +19,15 @@ from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.errors import BuildError, ClusterError, StagingError
 from staging_tf1.feed.chain import Handler, Look, Run, Stage, chain_of
 from staging_tf1.feed.pipeline import Pipeline, areas_taken, pipelines_of
-from staging_tf1.feed.pipeline_run import LAST_BATCH_SECS, SILENT_SECS, PipelineRun, end_run, join_last_batch, runs_in
+from staging_tf1.feed.pipeline_run import (
+    LAST_BATCH_SECS,
+    SILENT_SECS,
+    PipelineRun,
+    end_run,
+    join_last_batch,
+    raise_source_error,
+    runs_in,
+)
 from staging_tf1.feed.prepare import prepare
 from staging_tf1.graph.dependencies import ancestors, iterators_behind, writers_of
 from staging_tf1.graph.state import session_state_of, state_of
@@ -257,11 +265,21 @@ def renewals_of(session: Any) -> Renewals:
 
 
 def see_renewals(session: Any, pipeline: Pipeline) -> None:
-    """Let the runs of `session` pass its renewals, before `pipeline` starts. `Steps` adds the other handlers."""
+    """Let the runs of `session` pass its renewals, before `pipeline` starts, and raise the errors of its source.
+
+    `Steps` adds the other handlers.
+    """
     chain, renewals = chain_of(session), renewals_of(session)
     if not session_state_of(session).is_watched and not chain.knows(pipeline):
         others = [handler for handler in chain.handlers if handler is not renewals]
         chain.install([renewals, *others])
+        if pipeline.cluster is None:
+            chain.raise_cause = partial(_raise_cause, session)
+
+
+def _raise_cause(session: Any, run: Run, error: BaseException) -> None:
+    if isinstance(error, tf.errors.OutOfRangeError):
+        raise_source_error(session, run.plan.pipelines, pipelines_of(session.graph))
 
 
 def _check(read: Sequence[Pipeline], placed: Sequence[Pipeline], taken: Sequence[Pipeline]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +32,30 @@ class naming_batch:
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if error is not None:
             add_note(error, f"raised while the source made batch {self._index}")
+
+
+def keep_cause(coord: Any) -> None:
+    """Let a MonitoredSession re-raise an exception of a source as it is, after a run that has raised it.
+
+    It asks the coordinator for a requested exception, and if there is one, raises that of the run `from None`. The
+    cause would be lost, also to the coordinator, which has the same exception.
+
+    Args:
+      coord: the coordinator of the session.
+    """
+    if not isinstance(coord, tf.train.Coordinator) or "raise_requested_exception" in vars(coord):
+        return
+    itself, ask = weakref.ref(coord), type(coord).raise_requested_exception
+
+    def ask_for_others() -> None:
+        handled = sys.exc_info()[1]
+        try:
+            ask(itself())
+        except BaseException as requested:
+            if requested is not handled:
+                raise
+
+    coord.raise_requested_exception = ask_for_others
 
 
 class errors_only:

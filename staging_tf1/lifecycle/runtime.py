@@ -68,8 +68,8 @@ class SessionRuntime:
       waits_for_workers: whether, on the chief of a cluster, the step that finds the end of the data waits for the other
         workers. A StagingSession waits later.
       last_save: saves when a signal ends the loop; None if nothing does.
-      plain: whether `start()` has begun it. A run then raises the error of a source, and nothing but a run ends the
-        feeding after a Ctrl-C, because the program may go on after it.
+      plain: whether `start()` has begun it. Then nothing but a run ends the feeding after a Ctrl-C, because the program
+        may go on after it.
 
     Attributes:
       steps: the steps of the session.
@@ -105,7 +105,6 @@ class SessionRuntime:
             self._watcher,
             interruptible=rule.raises and rule.secs > 0,
             waits_for_workers=waits_for_workers,
-            raises_source_errors=plain,
         )
         # Where the start of a session fails, MonitoredSession creates the next one before this one is closed.
         self._shared_inputs = [] if self._cluster is None else self._cluster.member.shared_inputs

@@ -14,7 +14,7 @@ from staging_tf1.feed.chain import Handler, Look, Run, RunPlan, Stage, chain_of
 from staging_tf1.feed.counts import counts_of
 from staging_tf1.feed.gated import GatedRuns
 from staging_tf1.feed.pipeline import Pipeline, areas_taken, cluster_of, pipelines_of
-from staging_tf1.feed.pipeline_run import first_error, runs_in
+from staging_tf1.feed.pipeline_run import raise_source_error, runs_in
 from staging_tf1.feed.renewal import Renewals, renewals_of
 from staging_tf1.feed.repair import Repair
 from staging_tf1.feed.tally import Tally
@@ -44,8 +44,6 @@ class Steps:
       watcher: knows an interrupt that Python dropped.
       interruptible: whether a step must be able to stop waiting for a lockstep source.
       waits_for_workers: whether the step that finds the end of shared data waits on the chief for the other workers.
-      raises_source_errors: whether a run that finds the end raises the error of the feed thread that has caused it. A
-        MonitoredSession takes OutOfRangeError for the end, raises the error itself, and would drop its cause.
 
     Attributes:
       chain: the chain of the session.
@@ -61,11 +59,11 @@ class Steps:
         *,
         interruptible: bool = False,
         waits_for_workers: bool = False,
-        raises_source_errors: bool = False,
     ) -> None:
-        self.session, self._pipelines, self._raises_source_errors = session, pipelines, raises_source_errors
+        self.session, self._pipelines = session, pipelines
         session_state_of(session).is_watched = True
-        cluster = cluster_of(pipelines)
+        # The workers of a cluster take an error of one for the end of its data.
+        cluster = self._cluster = cluster_of(pipelines)
         self._lockstep = {
             pipeline: Lockstep(pipeline, session, interruptible=interruptible)
             for pipeline in pipelines
@@ -112,8 +110,8 @@ class Steps:
         self.timed.raise_cause(error)
         # TensorFlow cancels a partial run that meets the end of the data.
         ended = self._ended_for(run.plan) if run.is_part and isinstance(error, tf.errors.CancelledError) else []
-        if ended or isinstance(error, tf.errors.OutOfRangeError):
-            self._raise_source_error(run.plan)
+        if self._cluster is None and (ended or isinstance(error, tf.errors.OutOfRangeError)):
+            raise_source_error(self.session, run.plan.pipelines, self._pipelines)
         if ended:
             raise tf.errors.OutOfRangeError(None, None, f"End of data: {', '.join(ended)}.") from error
 
@@ -123,17 +121,6 @@ class Steps:
         over = [sink.sink for run in runs for sink in run.sinks if sink.over and sink.sink in plan.sinks]
         counts = counts_of(over, self.session)
         return [sink.name for sink, count in counts.items() if count.taken == self.tally.expected(sink)]
-
-    def _raise_source_error(self, plan: RunPlan) -> None:
-        """Raise the error of a feed thread, unless the data that `plan` takes have ended before it."""
-        if not self._raises_source_errors:
-            return
-        runs = runs_in(self.session, plan.pipelines)
-        if runs and not any(sink.cancelled for run in runs for sink in run.sinks):
-            return
-        error = first_error(runs) or first_error(runs_in(self.session, self._pipelines))
-        if error is not None:
-            raise error from error.__cause__  # not from the step's error
 
     def warm_up(self) -> None:
         """Put the first batch of every lockstep pipeline."""

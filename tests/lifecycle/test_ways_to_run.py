@@ -179,7 +179,6 @@ CASES = [
 @pytest.mark.parametrize(("kind", "way", "happens"), CASES)
 def test_each_way_to_run_is_seen(graph: Any, kind: str, way: str, happens: str) -> None:
     model = Model(happens)
-    is_plain = kind in ("Session", "InteractiveSession")
     raised: list[type[BaseException]] = []
     try:
         with SESSIONS[kind](WAYS[way], model) as (sess, step):
@@ -198,7 +197,7 @@ def test_each_way_to_run_is_seen(graph: Any, kind: str, way: str, happens: str) 
     elif happens == "the source fails":
         assert model.seen == [*range(AT)]
         # The coordinator raises it again when it is joined, as TensorFlow's does.
-        assert raised == [BadFileError if is_plain else tf.errors.OutOfRangeError, BadFileError]
+        assert raised == [BadFileError] * 2
     else:
         assert issubclass(raised[0], tf.errors.OpError) and raised[1:] == []
         assert model.seen == [*range(AT), AT + 1]
@@ -301,8 +300,9 @@ def test_a_partial_run_that_cannot_be_one_is_refused(graph: Any, make: Any) -> N
         sess.run(fetched)
 
 
+@pytest.mark.parametrize("start", [staging.start, tf.train.start_queue_runners])
 @pytest.mark.parametrize("with_coord", [True, False])
-def test_only_data_that_a_failure_cut_off_raise_it(graph: Any, with_coord: bool) -> None:
+def test_only_data_that_a_failure_cut_off_raise_it(graph: Any, with_coord: bool, start: Any) -> None:
     go_on = threading.Event()
 
     def fails() -> Iterator[Any]:
@@ -316,7 +316,7 @@ def test_only_data_that_a_failure_cut_off_raise_it(graph: Any, with_coord: bool)
     bad = staging.staged(GeneratorSource(fails, spec=spec), name="bad")
     with tf.Session() as sess:
         coord = tf.train.Coordinator() if with_coord else None
-        threads = staging.start(sess, coord)
+        threads = start(sess, coord)
         assert [int(sess.run(short)[0]) for _ in range(2)] == [0, 1]
         with pytest.raises(tf.errors.OutOfRangeError):
             sess.run(short)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
@@ -103,6 +104,49 @@ def test_one_ignored_exception_too_many_is_raised(graph: Any, name: str, error: 
     told = "".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
     assert "the source made batch 13" in told or f"the source raised {error} while it made batch 13" in told
     assert feed_threads() == []
+
+
+@contextmanager
+def plain(start: Callable[..., Any]) -> Iterator[Any]:
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        coord = tf.train.Coordinator()
+        threads = start(sess, coord)
+        yield sess
+        coord.request_stop()
+        coord.join(threads)
+
+
+SESSIONS: dict[str, Callable[[], Any]] = {
+    "StagingSession": staging.StagingSession,
+    "StagingHook": lambda: session("hook"),
+    "MonitoredTrainingSession": tf.train.MonitoredTrainingSession,
+    "SingularMonitoredSession": tf.train.SingularMonitoredSession,
+    "Supervisor": lambda: tf.train.Supervisor(summary_op=None).managed_session(),
+    "start": lambda: plain(staging.start),
+    "start_queue_runners": lambda: plain(tf.train.start_queue_runners),
+}
+
+
+@pytest.mark.parametrize("how", SESSIONS)
+def test_run_raises_the_error_with_its_cause(graph: Any, how: str) -> None:
+    """In each session that starts the threads; its end raises it again."""
+
+    def parse(batch: Any) -> Any:
+        if batch[0] == 4:
+            raise BrokenDiskError("a bad block") from KeyError("its cause")
+        return batch
+
+    x = staging.staged(ArraySource(np.arange(8), batch_size=2, transform=parse))
+    tf.train.get_or_create_global_step()
+    got: list[int] = []
+    with pytest.raises(BrokenDiskError) as at_end, SESSIONS[how]() as sess:
+        with pytest.raises(BrokenDiskError) as caught:
+            while True:
+                got += sess.run(x).tolist()
+        assert isinstance(caught.value.__cause__, KeyError)
+    assert at_end.value is caught.value and isinstance(at_end.value.__cause__, KeyError)
+    assert got == [0, 1, 2, 3]
 
 
 def _bad_at(bad: int) -> Any:
