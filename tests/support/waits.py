@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -135,12 +136,16 @@ def interrupt(server: ForkServer, folder: Path, text: str, *arguments: str) -> t
     with server.start("-W", "ignore", program, *arguments, whole_end=True, **streams) as running:
         assert running.stdout is not None and running.stderr is not None
         assert running.stdout.readline() == "waits\n", running.stderr.read()
+        # Where Ctrl-C does not end it.
+        limit = threading.Timer(LIMIT_SECS, running.kill)
+        limit.start()
         running.send_signal(signal.SIGINT)
         told = ""
         for line in running.stderr:
             told += line
             if "Another Ctrl-C" in line:
                 running.send_signal(signal.SIGINT)
+        limit.cancel()
         return running.wait(LIMIT_SECS), told
 
 
