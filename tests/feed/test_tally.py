@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from slow import examples
 
 import staging_tf1 as staging
+from staging_tf1._tf import run_unwrapped
 from staging_tf1.feed.chain import Run, RunPlan
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.tally import Tally
@@ -228,6 +229,24 @@ def test_only_the_thread_of_the_last_step_hears_of_its_batch(graph: Any) -> None
         tally.note_last_step(own := ValueError())
     assert not getattr(told[0], "__notes__", ())
     assert own.__notes__ == ["the step had batch 0 of 'p' (its records: source.record_ids(0))"]
+
+
+def test_a_late_error_does_not_get_the_batch_of_a_later_step(graph: Any) -> None:
+    """Between the end of a failed step and the look at its batches, another step begins and fails."""
+    x = staging.staged(ArraySource(np.arange(6), batch_size=1), name="p")
+    with staging.StagingSession() as sess:
+        tally = sess._hook.runtime.steps.tally
+        sinks = frozenset(pipelines_of(graph)[0].sinks)
+        errors = [ValueError(), ValueError()]
+        runs = []
+        for number in range(2):
+            runs.append(begun(tally, sinks))
+            assert run_unwrapped(sess._hook.session, x).tolist() == [number]
+            tally.failed(runs[-1], errors[number])
+        tally.settle_after(runs[0], errors[0], ())
+        tally.settle_after(runs[1], errors[1], ())
+        assert sess.stats()[0].failed_batches == (0, 1)
+    assert not getattr(errors[0], "__notes__", ())
 
 
 def test_batches_of_several_failed_steps_may_be_found_at_once(graph: Any) -> None:
