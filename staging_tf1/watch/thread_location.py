@@ -74,7 +74,7 @@ def _is_users(filename: str) -> bool:
 
 
 def url_awaited(ident: int | None) -> str:
-    """Return the URL that thread `ident` waits for, or its worker process; "" if there is none."""
+    """Return the URL that thread `ident`, or its worker process, waits for; "" for none."""
     return url_read_by(ident) or url_for(ident)
 
 

@@ -227,7 +227,7 @@ def starting_for(ident: int | None) -> str:
 
 
 def url_for(ident: int | None) -> str:
-    """Return the URL that the process waits for which a thread waits for; "" if there is none."""
+    """Return the URL that the worker process reads for which a thread waits; "" for none."""
     awaited = _awaited.get(ident) if ident is not None else None
     return "" if awaited is None else awaited.url
 

@@ -114,6 +114,8 @@ class Status:
     def starting(self) -> None:
         """Say that the worker has not begun."""
         self._cell[0] = STARTING
+        # The worker before it may have died in a read.
+        self.reading("")
 
     def making(self, number: int | None) -> None:
         """Say which batch is being made."""
