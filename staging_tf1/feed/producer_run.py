@@ -204,6 +204,8 @@ class ProducerRun:
         if self._handshake is not None:
             self._handshake.make_room(len(arrays[0]))
         self.sink.put(*arrays, stamp=stamp)
+        if self._handshake is not None:
+            self._handshake.have_put()
         self._delivery.staged_one(self.producer.tower)
         state.count(arrays, records)
 

@@ -57,7 +57,7 @@ class FeedQueue(Sink):
         self.stats = GetStats("queue")
         self.reset = self.stats.reset
         self.size = self.queue.size(name="size")
-        handshake = Handshake() if options.reproducible else None
+        handshake = Handshake(self.queue.size) if options.reproducible else None
         enqueue = self.queue.enqueue if options.whole_batches else self.queue.enqueue_many
         self.put = PutOps(enqueue(list(placeholders)), placeholders, handshake=handshake)
         self.close = self.queue.close(name="close")

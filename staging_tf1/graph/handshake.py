@@ -15,17 +15,21 @@ class Handshake:
     The queue picks among the elements that it holds at that moment. So without the hand-shake, the order depends on how
     the threads interleave, even with a seed. With it, the taker takes only from a queue that the feeder has filled.
 
+    Args:
+      size: makes an op that reads how many elements the queue holds.
+
     Attributes:
       queues: its two queues.
       needed: elements that the queue must hold for the largest dequeue; known once the takers are built.
-      grant, pending: the op that lets the taker take once, and the number of unused grants (a scalar int32).
-      wait_taken: waits until the taker has taken, or `wake` wakes the feeder.
+      grant: the op that lets the taker take once.
+      seen: waits until the taker has taken, or `wake` wakes the feeder; then how many elements the queue holds, and how
+        many grants are unused (scalars, int32).
       wake, wakes: the op that wakes the feeder, and the number of unseen wake-ups (a scalar int32).
       end: ends the grants.
       cancels: the ops that wake both sides.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, size: Callable[[], Any]) -> None:
         self.needed = 0
         # Capacity 1: the feeder can grant again after a failed step without granting twice.
         self.grants = tf.FIFOQueue(1, tf.int32, [], name="grants")
@@ -33,8 +37,9 @@ class Handshake:
         self.taken = tf.FIFOQueue(-1, tf.int32, [], name="taken")
         self.queues = [self.grants, self.taken]
         self.grant = self.grants.enqueue(0, name="grant")
-        self.pending = self.grants.size(name="pending")
-        self.wait_taken = self.taken.dequeue(name="wait_taken")
+        with tf.control_dependencies([self.taken.dequeue(name="wait_taken")]):
+            # In the same run, because each run holds up the taker's next grant.
+            self.seen = [size(), self.grants.size(name="pending")]
         # Wakes a feeder that must stop, or whose taker failed after its grant.
         self.wakes = self.taken.size(name="told")
         self.wake = self.taken.enqueue(0, name="tell")

@@ -16,6 +16,8 @@ from staging_tf1.errors import SpecError, UninitializedError
 from staging_tf1.sources import ArraySource
 from staging_tf1.spec import ArraySpec
 
+LIMIT_SECS = 20.0
+
 
 def batches() -> Iterator[Any]:
     """Three batches, the last one partial."""
@@ -151,6 +153,28 @@ def test_a_shuffle_queue_shuffles_between_batches(graph: Any) -> None:
     with staging.StagingSession() as sess:
         first = sess.run(x)
     assert max(first) > 100, "a record from far behind came in the first batch"
+
+
+def test_a_step_takes_from_a_full_seeded_queue_while_the_source_reads() -> None:
+    stepped = threading.Event()
+
+    def numbers() -> Iterator[Any]:
+        for start in range(0, 40, 4):
+            assert start != 12 or stepped.wait(LIMIT_SECS), "a full queue needs no further batch"
+            yield np.arange(start, start + 4)
+
+    orders = []
+    for source in (numbers, lambda: np.split(np.arange(40), 10)):
+        with tf.Graph().as_default(), tf.Session() as sess:
+            x = staging.CustomRunner(source, batch_size=4, capacity=12, min_after_dequeue=4, seed=1).get_inputs()
+            coord = tf.train.Coordinator()
+            threads = staging.start(sess, coord)
+            first = sess.run(x)
+            stepped.set()
+            orders.append(np.concatenate([first, *taken(sess, x)]).tolist())
+            coord.request_stop()
+            coord.join(threads)
+    assert orders[0] == orders[1] != sorted(orders[0]) == list(range(40))
 
 
 def test_threads_before_variables_are_refused(graph: Any) -> None:
