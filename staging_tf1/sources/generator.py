@@ -17,7 +17,7 @@ from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.base import StreamSource
 from staging_tf1.spec import as_leaf_spec, flatten_with_paths, infer_spec, map_structure, pack
 from staging_tf1.spec.arrays import is_of_tensorflow, kind_of
-from staging_tf1.spec.conform import conform
+from staging_tf1.spec.conform import Conformer
 
 __all__ = ["GeneratorSource"]
 
@@ -68,6 +68,8 @@ class GeneratorSource(StreamSource):
         self.name = name or _name_of(generator_fn)
         self._declared = spec is not None
         self._spec = None if spec is None else _check_spec(self._owner, spec)
+        # Checks batches against the spec; made for the first one.
+        self._conformer: Conformer | None = None
         self._make = generator_fn
         self._resume = resume
         self.can_resume = resume == "skip"
@@ -109,7 +111,7 @@ class GeneratorSource(StreamSource):
     def with_spec(self, spec: Any) -> GeneratorSource:
         """Return a source of the same batches with a declared spec. Reads nothing."""
         other = copy.copy(self)
-        other._declared, other._spec = True, _check_spec(self._owner, spec)
+        other._declared, other._spec, other._conformer = True, _check_spec(self._owner, spec), None
         return other
 
     def batches(self, start: int = 0) -> Iterator[Any]:
@@ -154,9 +156,10 @@ class GeneratorSource(StreamSource):
     def _fit(self, number: int, batch: Any) -> Any:
         if self._spec is None:
             self._spec = infer_spec(batch, f"{self._owner}: the first batch")
-        owner = f"{self._owner}: batch {number}"
+        if self._conformer is None:
+            self._conformer = Conformer(self._spec)
         try:
-            return pack(self._spec, conform(self._spec, batch, owner))
+            return pack(self._spec, self._conformer.leaves(batch, f"{self._owner}: batch {number}"))
         except SpecError as error:
             if self._declared:
                 raise

@@ -41,6 +41,7 @@ class Conformer:
         # The elements of an object array must be checked one by one, and so must those of a composite.
         self._leaves = [(leaf.dtype, leaf.shape, leaf.dtype == object or is_composite_spec(leaf)) for leaf in leaves]
         self._first = leaves[0] if leaves else None
+        self._has_composites = any(map(is_composite_spec, leaves))
         self._keys = sorted(spec) if type(spec) is dict and not any(map(is_structure, spec.values())) else None
         self._is_flat = type(spec) in (tuple, list) and not any(map(is_structure, spec))
 
@@ -49,10 +50,15 @@ class Conformer:
 
         The arrays of sparse and ragged components are in the order of `tf.nest.flatten(expand_composites=True)`.
         """
+        leaves = self.leaves(batch, owner)
+        return [array for leaf in leaves for array in arrays_of(leaf)] if self._has_composites else leaves
+
+    def leaves(self, batch: Any, owner: str) -> list[Any]:
+        """Return what `conform` returns."""
         arrays = self._in_order(batch)
         if arrays is not None and all(map(self._is_as_declared, arrays, self._leaves)) and self._rows_fit(arrays):
             return arrays
-        return [array for leaf in conform(self._spec, batch, owner, self._equal_rows) for array in arrays_of(leaf)]
+        return conform(self._spec, batch, owner, self._equal_rows)
 
     def records(self, arrays: list[np.ndarray[Any, Any]]) -> int:
         """Return the number of records in the arrays of a batch: the rows of its first component."""
