@@ -122,8 +122,8 @@ class ClassicLoops(Handler):
         # Values taken for puts whose run then met the end of another queue.
         self._held: dict[_Puts, deque[list[Any]]] = defaultdict(deque)
         self._ended = False
-        # The names of the puts of the runs under way.
-        self._putting: Counter[str] = Counter()
+        # How many runs with these puts are under way.
+        self._putting: Counter[_Puts] = Counter()
         self._lock = threading.Lock()
         fillers = [filler for classic in self._areas for filler in classic.fillers]
         self._taken_from = {dequeue.queue for filler in fillers for dequeue in filler.dequeues.values()}
@@ -173,7 +173,7 @@ class ClassicLoops(Handler):
             self._end(use, run)
             raise
         with self._lock:
-            self._putting.update(use.puts)
+            self._putting[use.puts] += 1
 
     def _cannot_end(self, use: _AreaUse, run: Run) -> bool:
         """Begin a run. Return whether the queues hold enough for all its puts, and no values for them are held here."""
@@ -186,7 +186,7 @@ class ClassicLoops(Handler):
     def _ended_run(self, use: _AreaUse, run: Run, error: BaseException | None = None) -> None:
         self._end(use, run)
         with self._lock:
-            self._putting.subtract(use.puts)
+            self._putting[use.puts] -= 1
 
     def _end(self, use: _AreaUse, run: Run) -> None:
         if use.may_take:
@@ -238,8 +238,9 @@ class ClassicLoops(Handler):
         queues = list(dict.fromkeys(queue for need in needs for queue in need))
         if not classic.ends_with_its_queues or not all(self._queues[queue].over for queue in queues):
             return
-        if any(self._putting[put] > 0 for put in classic.puts):
-            return
+        with self._lock:
+            if any(runs and puts & classic.puts for puts, runs in self._putting.items()):
+                return
         sizes = [self._queues[queue].sink.size for queue in queues]
         held, *sizes = self._reader([classic.area.size_op(), *sizes])()
         left = dict(zip(queues, map(int, sizes), strict=True))
