@@ -83,7 +83,8 @@ class FeedQueue(Sink):
             self.queue.size, take if handshake is None else lambda: handshake.after_grant(take)
         )
         tensors = list(taken) if isinstance(taken, (list, tuple)) else [taken]
-        outputs = copies_after([counted], tensors, OUTPUT)
+        noted = [] if handshake is None else [handshake.note_taken(tensors)]
+        outputs = copies_after([counted, *noted], tensors, OUTPUT)
         for output, shape in zip(outputs, self._shapes, strict=True):
             output.set_shape(shape if self.options.whole_batches else [None if partial else batch_size, *shape[1:]])
         return outputs

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.graph.dependencies import copies_after
 
 
 class Handshake:
@@ -48,9 +47,10 @@ class Handshake:
 
     def after_grant(self, take: Callable[[], Any]) -> Any:
         """Return the tensors of `take()`, which waits for a grant of the feeder."""
-        granted = self.grants.dequeue()
-        with tf.control_dependencies([granted]):
-            taken = tf.nest.flatten(take())
-        with tf.control_dependencies(taken):
-            noted = self.taken.enqueue(0)
-        return copies_after([noted], taken)
+        with tf.control_dependencies([self.grants.dequeue()]):
+            return take()
+
+    def note_taken(self, tensors: Sequence[Any]) -> Any:
+        """Return the op that tells the feeder that `tensors` have been taken."""
+        with tf.control_dependencies(tensors):
+            return self.taken.enqueue(0)
