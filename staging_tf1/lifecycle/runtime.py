@@ -108,9 +108,7 @@ class SessionRuntime:
         )
         # Where the start of a session fails, MonitoredSession creates the next one before this one is closed.
         self._shared_inputs = [] if self._cluster is None else self._cluster.member.shared_inputs
-        self._watchdog = Watchdog(
-            session, observer, self.steps.timed.pending, self.steps.reading_states, rule, self._end_the_wait
-        )
+        self._watchdog = self._make_watchdog(observer, rule)
         self._ender = RunEnder(session, self.steps.timed.pending, lambda: self._watchdog, lambda: stop_all(self.runs))
         self._lock_probe = lock_probe_of(session)
         session.close = self._close
@@ -121,6 +119,17 @@ class SessionRuntime:
         self._watchdog.start()
         self._lock_probe.start()
         self.steps.warm_up()
+
+    def _make_watchdog(self, observer: Observer, rule: StallRule) -> Watchdog:
+        timed, reading = self.steps.timed, self.steps.reading_states
+        return Watchdog(self.session, observer, timed.pending, reading, rule, self._end_the_wait)
+
+    def watch_anew(self, observer: Observer, rule: StallRule) -> None:
+        """Follow the rule of a second start."""
+        self._watchdog.stop()
+        self.steps.timed.stall_report = None
+        self._watchdog = self._make_watchdog(observer, rule)
+        self._watchdog.start()
 
     def watch_signals(self) -> None:
         """Let Ctrl-C end a step that waits, and in a MonitoredSession the feeding."""

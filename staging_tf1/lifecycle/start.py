@@ -92,6 +92,8 @@ def start(
         state.runtime = SessionRuntime(sess, pipelines, observer, rule, plain=True)
         state.runtime.start()
         state.runtime.watch_signals()
+    else:
+        state.runtime.watch_anew(observer, rule)
     return threads
 
 

@@ -71,6 +71,21 @@ def test_threads_made_but_never_started(graph: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("first", [0, SECS, 600])
+def test_a_second_start_has_a_rule_of_its_own(graph: Any, first: float) -> None:
+    x = staging.staged(numbers_source(), name="train")
+    take = tf.FIFOQueue(1, tf.int64, [], name="by_hand").dequeue()
+    with tf.Session() as sess:
+        for start, secs in enumerate((first, SECS)):
+            coord = tf.train.Coordinator()
+            threads = staging.start(sess, coord, stall_secs=secs, stall_raises=True)
+            sess.run(x)
+            if start:
+                assert "by_hand" in stall(sess, take)
+            coord.request_stop()
+            coord.join(threads)
+
+
 # Whatever the watchdog looks at: the module and the name of the function, and whether the rest of the report comes.
 LOOKS = [
     ("staging_tf1.watch.snapshot:Observer.touches", False),
