@@ -1,153 +1,98 @@
-"""`num_threads=AUTOTUNE`: the number of feed threads follows what the steps wait and what the source costs.
+"""`num_threads=AUTOTUNE`: the number of feed threads follows what the steps wait for.
 
-`decide` is a pure function. A model of source time over step time proposes a number, and a measurement decides: a
-number that does not make the loop faster is taken back, and is not tried again for a while. tf.data's autotuner trusts
-its model. Its users see more threads than their CPU budget, and cannot see the number (TensorFlow issues 62821, 58819).
+`decide` is a pure function that tries numbers and measures them: a number that does not make the loop faster is taken
+back, and is not tried again for a while. tf.data's autotuner trusts a model. Its users see more threads than their CPU
+budget, and cannot see the number (TensorFlow issues 62821, 58819).
 """
 
 from __future__ import annotations
 
-import math
+import functools
 import time
-from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from staging_tf1.background import Background, Stop
 from staging_tf1.cores import usable_cores
 from staging_tf1.feed.counts import counts_of
-from staging_tf1.feed.lock_probe import lock_probe_of
-from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.producer_run import ProducerRun
 from staging_tf1.graph.get_stats import GetFigures
 from staging_tf1.sources import Source
 
-# The time between two decisions.
-EVERY_SECS = 0.5
+# The time between two decisions. A slow loop takes longer, because a decision needs so many batches.
+EVERY_SECS = 1.0
+_LEAST_BATCHES = 4
 # A source that waits, for a network or a disk, needs more threads than there are cores.
 _MOST = 16
 # A stream is read by one thread at a time. A second one converts and puts the batch before.
 _MOST_OF_STREAM = 2
-
-# What an observation covers, at most.
-_WINDOW_SECS = 2.0
-# What an observation must cover to judge a trial; and to remove a thread.
-_JUDGE_SECS, _REMOVE_SECS = 0.9, 1.9
-_LEAST_BATCHES = 4
 # Above this share of the time that steps wait, threads are added; below the other one, they may be removed.
 _ADD, _REMOVE = 0.05, 0.02
-# By how much a loop must get faster to keep more threads. Rounds of an unchanged loop differ by as much.
-_GAIN = 1.03
-# Spare source time, because batches take unequally long. Removing a thread needs more of it than adding one.
-_SPARE, _SPARE_TO_REMOVE = 1.1, 1.4
-# For a source that computes for less than this, passing the GIL from thread to thread costs more than it gains.
-_SHORT_SECS = 1e-3
-_COMPUTES = 0.25
+# By how much a loop must get faster to keep more threads. Rounds of an unchanged loop differ by almost as much.
+_GAIN = 1.05
+# Spare threads when one is removed, because batches take unequally long.
+_SPARE = 1.4
 # Decisions for which a failed trial is not repeated: at first, and at most (5 s, 5 minutes).
-_REST, _LONGEST_REST = 10, 600
+_REST, _LONGEST_REST = 5, 300
 
 
 class Observation(NamedTuple):
-    """What a producer and its steps did in the last seconds, under one number of threads."""
+    """What a producer and its steps did in a second or more, under one number of threads."""
 
-    secs: float
-    # Taken by steps.
-    batches: int
+    # Batches per second that steps took.
+    rate: float
     # The share of the time that steps waited for this input, from 0 to 1.
     waited: float
-    # Mean seconds in the source for one batch.
-    source_secs: float
-    # The share of a core that a thread in the source uses.
-    cores: float = 0.0
-    # The share of its time in the source during which one thread holds the GIL; None if unknown.
-    lock_share: float | None = None
-
-    @property
-    def rate(self) -> float:
-        """Batches per second."""
-        return self.batches / self.secs
-
-    def threads(self, spare: float) -> int:
-        """Return how many threads hide the source behind the steps."""
-        step_secs = max((1 - self.waited) * self.secs / self.batches, 1e-6)
-        return max(1, math.ceil(spare * self.source_secs / step_secs))
-
-    def useful(self, cores: int) -> int:
-        """Return how many threads have a core and the GIL when they need them."""
-        if self.cores > _COMPUTES and self.source_secs < _SHORT_SECS:
-            return 1
-        shares = [self.cores / cores, self.lock_share or 0.0]
-        return max(1, min(int(1 / share) if share > 1 / 1024 else 1024 for share in shares))
+    # How many threads were in the source, on average.
+    busy: float
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """The number of threads, and what was tried."""
 
     number: int = 1
-    # The number before the trial that is under way, and the batches per second with it; 0 is none.
+    # The number before the trial that is under way, and the rate with it; 0 if none is.
     before: int = 0
     rate_before: float = 0.0
-    # Numbers from the ceiling on did not help; below the floor, steps waited. Both hold for `rest` decisions.
-    ceiling: int = 1024
-    floor: int = 1
+    # The direction of the last trial that failed, 1 or -1. It is not tried for `rest` more decisions.
+    failed: int = 0
     rest: int = 0
     next_rest: int = _REST
 
 
-def decide(state: State, observed: Observation, most: int, cores: int) -> State:
+def decide(state: State, observed: Observation, most: int) -> State:
     """Return the next state. A pure function.
 
     Args:
       state: the present one.
-      observed: what happened since the last change of the number, at most in the last 2 s.
+      observed: what happened since the last decision.
       most: the threads that there are.
-      cores: those that this producer may use.
 
-    >>> state = decide(State(), Observation(1.0, 40, waited=0.7, source_secs=0.02, lock_share=0.0), most=16, cores=2)
+    >>> state = decide(State(), Observation(rate=40, waited=0.7, busy=1.0), most=16)
     >>> state.number, state.before
-    (3, 1)
-    >>> decide(state, Observation(1.0, 120, waited=0.0, source_secs=0.02, lock_share=0.0), most=16, cores=2).number
-    3
+    (2, 1)
+    >>> decide(state, Observation(rate=80, waited=0.4, busy=2.0), most=16).number
+    4
+    >>> decide(state, Observation(rate=40, waited=0.7, busy=2.0), most=16).number
+    1
     """
-    if state.rest:
-        state = replace(state, rest=state.rest - 1)
-        if not state.rest:
-            state = replace(state, ceiling=1024, floor=1)
-    if observed.batches < _LEAST_BATCHES:
-        return state
     if state.before:
-        return _judge(state, observed) if observed.secs >= _JUDGE_SECS else state
+        added = state.number > state.before
+        helped = observed.rate >= _GAIN * state.rate_before if added else observed.waited <= _ADD
+        if not helped:
+            rest = state.next_rest
+            return State(state.before, failed=1 if added else -1, rest=rest, next_rest=min(2 * rest, _LONGEST_REST))
+        state = state._replace(before=0)
+    rest = max(0, state.rest - 1)
+    state = state._replace(rest=rest, failed=state.failed if rest else 0)
     number = state.number
-    if observed.waited > _ADD and (observed.lock_share is not None or observed.secs >= _JUDGE_SECS):
-        most = min(most, observed.useful(cores), state.ceiling - 1)
-        # At most four times as many: the model does not know how the threads get in each other's way.
-        number = min(max(observed.threads(_SPARE), number + 1), 4 * number, most)
-        return _try(state, number, observed) if number > state.number else state
-    is_idle = observed.waited < _REMOVE and observed.threads(_SPARE_TO_REMOVE) < number
-    if is_idle and number > state.floor and observed.secs >= _REMOVE_SECS:
-        return _try(state, number - 1, observed)
-    return state
-
-
-def _try(state: State, number: int, observed: Observation) -> State:
-    return replace(state, number=number, before=state.number, rate_before=observed.rate)
-
-
-def _judge(state: State, observed: Observation) -> State:
-    kept = replace(state, before=0)
-    if state.number > state.before:
-        if observed.rate >= _GAIN * state.rate_before:
-            return kept
-        bounds = {"ceiling": state.number}
-    else:
-        if observed.waited <= _ADD:
-            return kept
-        bounds = {"floor": state.before}
-    rest = state.next_rest
-    kept = replace(kept, number=state.before, rest=rest, next_rest=min(2 * rest, _LONGEST_REST))
-    return replace(kept, **bounds)
+    if observed.waited > _ADD and state.failed <= 0:
+        number = min(2 * number, most)
+    elif observed.waited < _REMOVE and state.failed >= 0 and _SPARE * observed.busy <= number - 1:
+        number = max(1, number - 1)
+    if number == state.number:
+        return state
+    return state._replace(number=number, before=state.number, rate_before=observed.rate)
 
 
 def most_threads(source: object, most: int) -> int:
@@ -160,101 +105,57 @@ def most_threads(source: object, most: int) -> int:
     return min(most, max(usable_cores(), _MOST) if isinstance(source, Source) else _MOST_OF_STREAM)
 
 
-class _Totals(NamedTuple):
-    at: float
-    taken: GetFigures
-    made: int
-    source_secs: float
-
-
-class Autotuner:
-    """Decides the numbers of one pipeline's feed threads, in a thread that ends with them.
+def autotuner(name: str, session: Any, producers: Sequence[ProducerRun], stopping: Stop) -> Background:
+    """Return a thread that decides how many feed threads of each producer work, and ends with them.
 
     Args:
-      pipeline: the pipeline.
+      name: the pipeline's name.
       session: the session that it runs in.
       producers: its producers, all with AUTOTUNE.
       stopping: ends it with them.
     """
+    return Background(
+        f"feed:{name}:autotune", functools.partial(_watch, session, list(map(_Tuned, producers))), stopping
+    )
 
-    def __init__(self, pipeline: Pipeline, session: Any, producers: list[ProducerRun], stopping: Stop) -> None:
-        self._pipeline, self._session, self._lock_probe = pipeline, session, lock_probe_of(session)
-        self._tuned = [_Tuned(producer, max(1, usable_cores() // len(producers))) for producer in producers]
-        self.thread = Background(f"feed:{pipeline.name}:autotune", self._watch, stopping)
 
-    def _watch(self) -> Iterator[float]:
-        self._lock_probe.start()
-        yield EVERY_SECS
-        while not all(tuned.producer.crew.ended for tuned in self._tuned):
-            self._decide()
-            yield EVERY_SECS
-
-    def _decide(self) -> None:
+def _watch(session: Any, tuned: Sequence[_Tuned]) -> Iterator[float]:
+    while not all(each.producer.crew.ended for each in tuned):
         # If the session is gone, or its server, there are none. The feed threads find out, and end or wait.
-        counts = counts_of([tuned.producer.sink.sink for tuned in self._tuned], self._session)
-        held = self._lock_probe.held_share(self._pipeline)
-        for tuned in self._tuned:
-            if (count := counts.get(tuned.producer.sink.sink)) is not None:
-                tuned.decide(count.gets, held)
+        counts = counts_of([each.producer.sink.sink for each in tuned], session)
+        for each in tuned:
+            if (count := counts.get(each.producer.sink.sink)) is not None:
+                each.decide(count.gets)
+        yield EVERY_SECS
 
 
 class _Tuned:
     """One producer whose number of threads is decided."""
 
-    def __init__(self, producer: ProducerRun, cores: int) -> None:
-        self.producer, self._cores = producer, cores
+    def __init__(self, producer: ProducerRun) -> None:
+        self.producer = producer
         self._state = State()
-        self._totals: deque[_Totals] = deque()
-        # The largest number so far: the GIL share is that of all threads since the start.
-        self._largest = 1
-        producer.resize(1)
+        # When the observation begins, and the figures then; None before the first reading under this number.
+        self._then: tuple[float, GetFigures, float] | None = None
 
-    def decide(self, figures: GetFigures, held: float | None) -> None:
-        """Decide the number from the figures of the gets and from `held`, the share of the time with a held GIL."""
-        self._totals.append(self._now(figures))
-        observed = self._observed(held)
-        if observed is None:
+    def decide(self, gets: GetFigures) -> None:
+        source_secs = sum(state.source_secs for state in self.producer.states)
+        now = time.perf_counter(), gets, source_secs
+        if self._then is None:
+            self._then = now
             return
-        before = self._state.number
-        self._state = decide(self._state, observed, self.producer.producer.num_threads, self._cores)
-        if self._state.number != before:
-            self._largest = max(self._largest, self._state.number)
+        began, before, source_secs_before = self._then
+        secs, batches = now[0] - began, gets.batches - before.batches
+        if batches < _LEAST_BATCHES:
+            return
+        busy = (source_secs - source_secs_before) / secs
+        observed = Observation(batches / secs, _waited_share(before, gets, secs), busy)
+        number, self._then = self._state.number, now
+        self._state = decide(self._state, observed, self.producer.producer.num_threads)
+        if self._state.number != number:
             self.producer.resize(self._state.number)
-            self._totals.clear()
-
-    def _now(self, figures: GetFigures) -> _Totals:
-        states = self.producer.states
-        return _Totals(
-            time.perf_counter(),
-            figures,
-            sum(state.batches for state in states),
-            sum(state.source_secs for state in states),
-        )
-
-    def _observed(self, held: float | None) -> Observation | None:
-        """Return what happened since the last change; None if too little has."""
-        totals, now = self._totals, self._totals[-1]
-        while len(totals) > 2 and _is_enough(totals[1], now):
-            totals.popleft()
-        then = totals[0]
-        secs, made = now.at - then.at, now.made - then.made
-        if not made or not secs:
-            return None
-        measured = sum(state.measured_secs for state in self.producer.states)
-        cpu_secs = sum(state.measured_cpu_secs for state in self.producer.states)
-        return Observation(
-            secs,
-            now.taken.batches - then.taken.batches,
-            _waited_share(then.taken, now.taken, secs),
-            (now.source_secs - then.source_secs) / made,
-            cpu_secs / measured if measured else 0.0,
-            None if held is None else held / self._largest,
-        )
-
-
-def _is_enough(then: _Totals, now: _Totals) -> bool:
-    """Whether an observation needs nothing from before `then`."""
-    return now.at - then.at >= _WINDOW_SECS and now.taken.batches - then.taken.batches >= _LEAST_BATCHES
+            # The area may still be full of what the number before has made.
+            self._then = None
 
 
 def _waited_share(then: GetFigures, now: GetFigures, secs: float) -> float:
@@ -264,4 +165,4 @@ def _waited_share(then: GetFigures, now: GetFigures, secs: float) -> float:
     # With deterministic ops no step may read the clock. A step that finds nothing waits; for how long is a guess.
     taken = now.batches - then.batches
     found = now.occupancy * now.batches - then.occupancy * then.batches
-    return 0.5 * max(0.0, 1 - found / taken) if taken else 0.0
+    return 0.5 * max(0.0, 1 - found / taken)

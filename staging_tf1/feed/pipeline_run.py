@@ -15,7 +15,7 @@ from absl import logging
 from staging_tf1._tf import is_closed, tf
 from staging_tf1.background import Background, Stop
 from staging_tf1.errors import ClusterError, ResumeError, SourceError, StagingError
-from staging_tf1.feed.autotune import Autotuner
+from staging_tf1.feed.autotune import autotuner
 from staging_tf1.feed.batch_reader import BatchReaders, note_readers
 from staging_tf1.feed.delivery import Delivery
 from staging_tf1.feed.pipeline import Pipeline, Producer
@@ -84,7 +84,7 @@ class PipelineRun:
         self.states = [state for producer in self.producers for state in producer.states]
         tuned = [producer for producer in self.producers if producer.producer.autotune]
         self._stopping = Stop()
-        self._autotuner = Autotuner(pipeline, session, tuned, self._stopping) if tuned else None
+        self._autotuner = autotuner(pipeline.name, session, tuned, self._stopping) if tuned else None
         self.threads = self._make_threads()
         canceller.runs.append(self)
         session_state_of(session).runs[pipeline] = self
@@ -98,7 +98,7 @@ class PipelineRun:
                 state.thread = Background(state.name, functools.partial(self._guarded, producer, state))
                 threads.append(state.thread)
         if self._autotuner is not None:
-            threads.append(self._autotuner.thread)
+            threads.append(self._autotuner)
         if self.coord is not None:
             name = f"feed:{self.pipeline.name}:stop"
             threads.append(Background(name, self._stop_with_coordinator, self._stopping))

@@ -49,8 +49,6 @@ class ThreadState:
     # The same two of what was counted last.
     last_size: tuple[int, int] = (0, 0)
     source_secs: float = 0.0
-    # When the last stay in the source began and ended.
-    last_in_source: tuple[float, float] = (0.0, 0.0)
     # Seconds in the source, of the batches that were measured.
     measured_secs: float = 0.0
     # CPU seconds meanwhile.
@@ -84,19 +82,11 @@ class ThreadState:
         """Count the time in the source, and enter the state `doing`. Return the seconds."""
         cpu_ended = None if cpu_began is None else time.thread_time()
         lasted = self.now(doing)
-        self.last_in_source = (self.since - lasted, self.since)
         self.source_secs += lasted
         if cpu_began is not None and cpu_ended is not None:
             self.measured_secs += lasted
             self.measured_cpu_secs += cpu_ended - cpu_began
         return lasted
-
-    def in_source_at(self, moment: float) -> bool:
-        """Whether it was in the source at a moment of `time.perf_counter()` that has just passed."""
-        # Read first: the thread may leave the source in between, and then this is the stay before.
-        doing, since = self.doing, self.since
-        began, ended = self.last_in_source
-        return (doing == WAITING_FOR_SOURCE and since <= moment) or began <= moment < ended
 
     @property
     def cores_in_source(self) -> float:

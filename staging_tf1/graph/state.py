@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from staging_tf1.cluster.snapshot import Copies
     from staging_tf1.feed.batch_reader import BatchReader
     from staging_tf1.feed.chain import Chain
-    from staging_tf1.feed.lock_probe import LockProbe
     from staging_tf1.feed.pipeline import Pipeline
     from staging_tf1.feed.pipeline_run import PipelineRun
     from staging_tf1.feed.prepare import Prepared
@@ -173,8 +172,6 @@ class SessionState:
     is_watched: bool = False
     # What `start()` has begun in it.
     runtime: SessionRuntime | None = None
-    # How often its feed threads hold the GIL.
-    lock_probe: LockProbe | None = None
 
 
 def state_of(graph: Any) -> GraphState:

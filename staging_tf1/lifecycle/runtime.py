@@ -16,7 +16,6 @@ from staging_tf1.background import Background
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.cluster.reach import is_listening, unreachable
 from staging_tf1.errors import StuckThreadWarning, warn
-from staging_tf1.feed.lock_probe import lock_probe_of
 from staging_tf1.feed.pipeline import Pipeline, cluster_of
 from staging_tf1.feed.pipeline_run import PipelineRun, runs_in, stop_all
 from staging_tf1.feed.threads import ThreadState
@@ -110,14 +109,12 @@ class SessionRuntime:
         self._shared_inputs = [] if self._cluster is None else self._cluster.member.shared_inputs
         self._watchdog = self._make_watchdog(observer, rule)
         self._ender = RunEnder(session, self.steps.timed.pending, lambda: self._watchdog, lambda: stop_all(self.runs))
-        self._lock_probe = lock_probe_of(session)
         session.close = self._close
         disarm_in_child(session)
 
     def start(self) -> None:
-        """Start the watchdog and the lock probe, and put the first batch of every lockstep pipeline."""
+        """Start the watchdog, and put the first batch of every lockstep pipeline."""
         self._watchdog.start()
-        self._lock_probe.start()
         self.steps.warm_up()
 
     def _make_watchdog(self, observer: Observer, rule: StallRule) -> Watchdog:
@@ -177,7 +174,6 @@ class SessionRuntime:
             self.steps.tally,
             self.steps.timed.loop_secs,
             self.steps.states_of,
-            self._lock_probe.held_share,
             self.steps.timed.waiting.shares,
         )
 
@@ -190,7 +186,6 @@ class SessionRuntime:
         """Stop reacting to stalls and to runs that a signal has met. May be called twice."""
         self._watchdog.stop()
         self._ender.stop()
-        self._lock_probe.stop()
 
     def _last_stats(self) -> list[PipelineStats]:
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from staging_tf1.cores import usable_cores
 
@@ -18,11 +17,9 @@ BOUND = 0.1
 # So many measurements make a verdict, and so large a share of them must agree to make it a sure one.
 _LEAST_MEASURED = 4
 _SURE = 0.8
-# Above this share, twice as many threads would need the GIL for most of the time.
-_HELD = 0.4
-# Above this number of cores, the threads compute. Below it, another part of the program holds the GIL.
+# Above this number of cores, the threads compute. Below it, they wait for a disk or a network.
 _COMPUTES = 0.25
-# Above this share of the loop's time, the steps themselves wait for the GIL.
+# Threads that compute for more than this share of the loop's time may keep the GIL from steps whose batch is ready.
 _STARVES = 0.5
 
 _CURES = {
@@ -34,40 +31,12 @@ _CURES = {
     "seeded": "make the source faster: the order of a seeded shuffle queue can only be repeated with one feed thread",
     "lockstep": "let a thread read ahead: lockstep=False",
 }
-_LOCK_CURES = {
-    "source": "use processes (num_processes={enough}), because more threads would wait for it",
-    "autotuned": "use processes (num_processes={enough}) without num_threads, because more threads would wait for it",
+# For a source that computes. What the threads hold meanwhile, the GIL or not, is not known.
+_PYTHON_CURES = {
+    "source": "use processes (num_processes={enough})",
+    "autotuned": "use processes (num_processes={enough}) without num_threads",
     "stream": "use a source with random access, such as MapSource, with processes (num_processes={enough})",
 }
-
-
-@dataclass(frozen=True)
-class SourceWork:
-    """What the feed threads of a pipeline do while they are in the source."""
-
-    # The share of that time during which one of them holds the GIL; None if unknown.
-    lock_share: float | None = None
-    # The mean number of cores that they use.
-    cores: float = 0.0
-    # CPU seconds for a batch over seconds that a step takes without its wait; 0 if unknown.
-    per_step: float = 0.0
-    # CPU seconds over seconds of the loop.
-    of_loop: float = 0.0
-
-    @property
-    def holds_lock(self) -> bool:
-        """Whether processes would help: Python code that computes, on more than one core."""
-        return self.lock_share is not None and self.lock_share > _HELD and self.cores > _COMPUTES and usable_cores() > 1
-
-    @property
-    def starves_steps(self) -> bool:
-        """Whether the threads hold the GIL so long that a step finds its batch ready, but waits for the GIL."""
-        return self.holds_lock and self.lock_share is not None and self.lock_share * min(1.0, self.of_loop) > _STARVES
-
-    @property
-    def enough(self) -> int:
-        """How many processes would keep up with the step: at least 2, and no more than there are cores."""
-        return max(2, min(math.ceil(self.per_step), usable_cores()))
 
 
 def typical_share(measured: Sequence[float], of_run: float) -> float:
@@ -98,7 +67,7 @@ def certainty(measured: Sequence[float], of_run: float) -> str:
     return f"unsure: only {agree} of the last {len(measured)} measurements agree"
 
 
-def bottleneck(waited_share: float, kind: str, threads: int, work: SourceWork = SourceWork()) -> str:
+def bottleneck(waited_share: float, kind: str, threads: int, cores: float = 0.0, of_loop: float = 0.0) -> str:
     """Return what the loop waits for, with a suggestion that changes neither the order nor the records.
 
     Args:
@@ -107,25 +76,26 @@ def bottleneck(waited_share: float, kind: str, threads: int, work: SourceWork = 
         processes do), "stream" (one thread at a time), "graph" (tensors), "seeded" (a
         shuffle queue whose order can be repeated), "lockstep".
       threads: feed threads, or worker processes.
-      work: what the threads do in the source.
+      cores: the mean number of cores that the threads use while they are in the source.
+      of_loop: their CPU seconds there over the seconds of the loop.
 
     >>> bottleneck(0.612, "source", threads=1)
     'input-bound: steps waited 61 % of the time; add feed threads (num_threads=2), or make the source faster'
     >>> bottleneck(0.02, "source", threads=1)
     'compute-bound: steps waited 2 % of the time, the input keeps up'
     """
+    python_cure = ""
+    if kind in _PYTHON_CURES and cores > _COMPUTES and usable_cores() > 1:
+        # As many as keep up with the step.
+        enough = max(2, math.ceil(min(of_loop / max(1 - waited_share, 1e-6), usable_cores())))
+        cure = _PYTHON_CURES[kind].format(enough=enough)
+        python_cure = f"; if the source computes in Python, which holds the GIL, {cure}"
     share = f"steps waited {_percent(waited_share)} of the time"
     if waited_share < BOUND:
-        if not (kind in _LOCK_CURES and work.starves_steps):
-            return f"compute-bound: {share}, the input keeps up"
-        share += ", and also for the GIL"
+        return f"compute-bound: {share}, the input keeps up{python_cure if of_loop > _STARVES else ''}"
     if kind == "processes":
         return f"input-bound: {share}; {_more_processes(threads)}"
-    if kind in _LOCK_CURES and work.holds_lock:
-        assert work.lock_share is not None
-        cure = _LOCK_CURES[kind].format(enough=work.enough)
-        return f"input-bound: {share}; the source holds the GIL {_percent(work.lock_share)} of its time: {cure}"
-    return f"input-bound: {share}; {_CURES[kind].format(more=2 * max(1, threads), now=threads)}"
+    return f"input-bound: {share}; {_CURES[kind].format(more=2 * max(1, threads), now=threads)}{python_cure}"
 
 
 def _more_processes(processes: int) -> str:

@@ -18,7 +18,7 @@ from staging_tf1.feed.threads import ThreadState
 from staging_tf1.graph.get_stats import GetFigures
 from staging_tf1.graph.sink import Sink
 from staging_tf1.sources import Source
-from staging_tf1.watch.advice import NOT_MEASURED, NOT_TAKEN, SourceWork, bottleneck, certainty, typical_share
+from staging_tf1.watch.advice import NOT_MEASURED, NOT_TAKEN, bottleneck, certainty, typical_share
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,6 @@ class PipelineStats:
       feeder_wait_secs: seconds that the feed threads spent in the put, mostly waiting for room, in all.
       source_secs: seconds that the feed threads spent in the source, in all.
       source_cpu_secs: CPU seconds among them, estimated from one batch in eight.
-      lock_share: the share of the time in the source during which feed threads held the GIL, from 0 to 1, estimated;
-        None if unknown.
       occupancy: mean number of elements that a step found.
       capacity: elements that there is room for.
       failed: batches that steps took which then failed; 0 for a queue.
@@ -86,7 +84,6 @@ class PipelineStats:
     shared_bytes: int = 0
     positions: tuple[int, ...] = ()
     source_cpu_secs: float = 0.0
-    lock_share: float | None = None
     autotune: bool = False
     recent_waited_shares: tuple[float, ...] = ()
     one_by_one: str = ""
@@ -116,20 +113,10 @@ class PipelineStats:
         return f"{self._bottleneck(waited_share)} ({certainty(self.recent_waited_shares, of_run)})"
 
     def _bottleneck(self, waited_share: float) -> str:
-        if self.processes:
-            return bottleneck(waited_share, "processes", self.processes)
-        kind = "autotuned" if self.autotune else self.kind
-        return bottleneck(waited_share, kind, self.threads, self._work)
-
-    @property
-    def _work(self) -> SourceWork:
-        step_secs = self.loop_secs - (self.wait_secs or 0.0)
-        return SourceWork(
-            lock_share=self.lock_share,
-            cores=self.threads * self.source_cpu_secs / self.source_secs if self.source_secs else 0.0,
-            per_step=self.source_cpu_secs / step_secs if step_secs > 0 else 0.0,
-            of_loop=self.source_cpu_secs / self.loop_secs if self.loop_secs > 0 else 0.0,
-        )
+        kind = "processes" if self.processes else "autotuned" if self.autotune else self.kind
+        cores = self.threads * self.source_cpu_secs / self.source_secs if self.source_secs else 0.0
+        of_loop = self.source_cpu_secs / self.loop_secs if self.loop_secs else 0.0
+        return bottleneck(waited_share, kind, self.processes or self.threads, cores, of_loop)
 
     def __str__(self) -> str:
         # The threads do not see the bytes of batches that the graph computes.
@@ -190,7 +177,6 @@ def stats_of(
     failed: Tally | None = None,
     loop_secs: float = 0.0,
     reading: Callable[[Pipeline], Sequence[ThreadState]] = lambda pipeline: (),
-    lock_share: Callable[[Pipeline], float | None] = lambda pipeline: None,
     waited: Callable[[Sink], tuple[float, ...]] = lambda sink: (),
 ) -> list[PipelineStats]:
     """One record for each sink of `pipelines` in `session`.
@@ -201,7 +187,6 @@ def stats_of(
       failed: knows which batches failed.
       loop_secs: how long the loop has taken so far.
       reading: in lockstep, what the steps themselves have read for each tower of a pipeline.
-      lock_share: the share of the time in its source during which feed threads held the GIL, by pipeline.
       waited: the measured shares of the time that steps waited for a sink.
     """
     sinks = [(pipeline, tower, sink) for pipeline in pipelines for tower, sink in enumerate(pipeline.sinks)]
@@ -236,7 +221,6 @@ def stats_of(
                 processes=sum(pool.processes for pool in pools),
                 starting=", ".join(filter(None, (pool.starting for pool in pools))),
                 shared_bytes=sum(pool.memory_bytes for pool in pools),
-                lock_share=lock_share(pipeline),
                 recent_waited_shares=waited(sink),
             )
         )

@@ -156,7 +156,6 @@ GUARDS = {
     "cluster/reach.py": "a parameter server that stands still",
     "cores.py": "the number of cores",
     "define/checks.py": "`num_processes=`",
-    "feed/lock_probe.py": "`stats().lock_share`",
     "feed/threads.py": "`nice=`",
     "fork.py": "a fork of a process that writes summaries",
     "launch/supervisor.py": "`staging-tf1 launch`",
