@@ -14,9 +14,8 @@ NOT_MEASURED = "TensorFlow does not measure how long steps wait for input while 
 # Below this share of the time, more input would not make a loop much faster. A get that finds its batch ready takes
 # 7 us, which is 2 % of the shortest steps there are.
 BOUND = 0.1
-# So many measurements make a verdict, and so large a share of them must agree to make it a sure one.
+# Of fewer measurements, the median is not better than the mean of the run.
 _LEAST_MEASURED = 4
-_SURE = 0.8
 # Above this number of cores, the threads compute. Below it, they wait for a disk or a network.
 _COMPUTES = 0.25
 # Threads that compute for more than this share of the loop's time may keep the GIL from steps whose batch is ready.
@@ -48,23 +47,6 @@ def typical_share(measured: Sequence[float], of_run: float) -> float:
     0.02
     """
     return statistics.median(measured) if len(measured) >= _LEAST_MEASURED else of_run
-
-
-def certainty(measured: Sequence[float], of_run: float) -> str:
-    """Return how sure the verdict is, for its text.
-
-    >>> certainty([0.02, 0.03, 0.9, 0.02, 0.02], of_run=0.2)
-    'sure: 4 of the last 5 measurements agree'
-    >>> certainty([0.2], of_run=0.2)
-    'unsure: measured for under 2 s'
-    """
-    if len(measured) < _LEAST_MEASURED:
-        return "unsure: measured for under 2 s"
-    is_bound = typical_share(measured, of_run) >= BOUND
-    agree = sum((share >= BOUND) == is_bound for share in measured)
-    if agree >= _SURE * len(measured):
-        return f"sure: {agree} of the last {len(measured)} measurements agree"
-    return f"unsure: only {agree} of the last {len(measured)} measurements agree"
 
 
 def bottleneck(waited_share: float, kind: str, threads: int, cores: float = 0.0, of_loop: float = 0.0) -> str:

@@ -18,7 +18,7 @@ from staging_tf1.feed.threads import ThreadState
 from staging_tf1.graph.get_stats import GetFigures
 from staging_tf1.graph.sink import Sink
 from staging_tf1.sources import Source
-from staging_tf1.watch.advice import NOT_MEASURED, NOT_TAKEN, bottleneck, certainty, typical_share
+from staging_tf1.watch.advice import NOT_MEASURED, NOT_TAKEN, bottleneck, typical_share
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class PipelineStats:
 
     @property
     def verdict(self) -> str:
-        """Whether the loop is bound by its input or by its computation, a suggestion, and how sure that is.
+        """Whether the loop is bound by its input or by its computation, and a suggestion.
 
         It goes by the last half minute: the median of `recent_waited_shares`.
         """
@@ -109,13 +109,10 @@ class PipelineStats:
             return f"bottleneck unknown: {NOT_MEASURED}"
         if not self.batches and not of_run:
             return f"bottleneck unknown: {NOT_TAKEN}"
-        waited_share = typical_share(self.recent_waited_shares, of_run)
-        return f"{self._bottleneck(waited_share)} ({certainty(self.recent_waited_shares, of_run)})"
-
-    def _bottleneck(self, waited_share: float) -> str:
         kind = "processes" if self.processes else "autotuned" if self.autotune else self.kind
         cores = self.threads * self.source_cpu_secs / self.source_secs if self.source_secs else 0.0
         of_loop = self.source_cpu_secs / self.loop_secs if self.loop_secs else 0.0
+        waited_share = typical_share(self.recent_waited_shares, of_run)
         return bottleneck(waited_share, kind, self.processes or self.threads, cores, of_loop)
 
     def __str__(self) -> str:

@@ -72,8 +72,7 @@ def test_a_step_five_times_as_slow_as_the_source_binds_the_loop(graph: Any) -> N
     stats = _stats(_step_of(5 * _SECS, x))
     assert stats.waited_share < 0.1
     assert stats.verdict.startswith("compute-bound: steps waited ")
-    # Whether it is sure depends on how fast the machine is: test_waiting.py.
-    assert " of the time, the input keeps up (" in stats.verdict
+    assert " of the time, the input keeps up" in stats.verdict
     # The feed thread, which has nothing else to do, waits for most of the step.
     assert stats.feeder_wait_secs > stats.source_secs
     assert stats.occupancy > 1

@@ -1,4 +1,4 @@
-"""The verdict goes by the measurements of half a minute: bursts do not flip it, and it says how sure it is."""
+"""The verdict goes by the measurements of half a minute: bursts do not flip it."""
 
 from __future__ import annotations
 
@@ -39,26 +39,25 @@ def verdict(measured: list[float], of_run: float | None = None, kind: str = "sou
 
 
 TABLE = {
-    "quiet": ([0.02] * 60, "compute-bound: steps waited 2 % of the time", "(sure: 60 of the last 60 "),
-    "starving": ([0.6] * 60, "input-bound: steps waited 60 % of the time", "(sure: 60 of the last 60 "),
-    "a burst": ([0.02] * 50 + [0.9] * 10, "compute-bound: steps waited 2 % ", "(sure: 50 of the last 60 "),
-    "a long burst": ([0.02] * 40 + [0.9] * 20, "compute-bound: steps waited 2 % ", "(unsure: only 40 of the last 60 "),
-    "an idle moment": ([0.5] * 50 + [0.0] * 10, "input-bound: steps waited 50 % ", "(sure: 50 of the last 60 "),
-    "on the edge": ([0.08, 0.12] * 10 + [0.12], "input-bound: steps waited 12 % ", "(unsure: only 11 of the last 21 "),
-    "at the bound": ([0.1] * 4, "input-bound: steps waited 10 % ", "(sure: 4 of the last 4 "),
-    "too short": ([0.9] * 3, "input-bound: steps waited 90 % ", "(unsure: measured for under 2 s)"),
-    "nothing yet": ([], "compute-bound: steps waited 0 % ", "(unsure: measured for under 2 s)"),
+    "quiet": ([0.02] * 60, "compute-bound: steps waited 2 % of the time"),
+    "starving": ([0.6] * 60, "input-bound: steps waited 60 % of the time"),
+    "a burst": ([0.02] * 40 + [0.9] * 20, "compute-bound: steps waited 2 % "),
+    "an idle moment": ([0.5] * 50 + [0.0] * 10, "input-bound: steps waited 50 % "),
+    "on the edge": ([0.08, 0.12] * 10 + [0.12], "input-bound: steps waited 12 % "),
+    "at the bound": ([0.1] * 4, "input-bound: steps waited 10 % "),
+    "too short": ([0.9] * 3, "input-bound: steps waited 90 % "),
+    "nothing yet": ([], "compute-bound: steps waited 0 % "),
 }
 
 
 @pytest.mark.parametrize("case", TABLE)
 def test_the_verdict(case: str) -> None:
-    measured, said, sure = TABLE[case]
-    assert verdict(measured).startswith(said) and sure in verdict(measured)
+    measured, said = TABLE[case]
+    assert verdict(measured).startswith(said)
 
 
 def test_a_slow_first_step_does_not_count() -> None:
-    assert verdict([0.01] * 20, of_run=0.4).startswith("compute-bound: steps waited 1 % ")
+    assert verdict([0.01] * 20, of_run=0.4) == "compute-bound: steps waited 1 % of the time, the input keeps up"
 
 
 def test_nothing_is_said_of_a_pipeline_that_no_step_has_used() -> None:
@@ -71,18 +70,17 @@ def test_nothing_is_said_of_a_pipeline_that_no_step_has_used() -> None:
 @given(
     st.sampled_from([0.02, 0.3]),
     st.integers(8, 60),
-    st.floats(0.0, 0.19),
+    st.floats(0.0, 0.49),
     st.sampled_from([0.0, 0.5, 1.0]),
     st.randoms(use_true_random=False),
 )
-def test_no_burst_below_a_fifth_flips_it(
+def test_no_burst_below_a_half_flips_it(
     share: float, count: int, part: float, burst: float, dice: random.Random
 ) -> None:
     measured = [share] * count
     for place in dice.sample(range(count), int(part * count)):
         measured[place] = burst
-    said = verdict(measured)
-    assert said.startswith("compute-bound: " if share < 0.1 else "input-bound: ") and "(sure: " in said
+    assert verdict(measured).startswith("compute-bound: " if share < 0.1 else "input-bound: ")
 
 
 @pytest.mark.parametrize(
@@ -143,4 +141,4 @@ def test_the_figures_of_a_loop_have_them(graph: Any) -> None:
         while sess.run([x, clock])[1] - began < 1.2:
             pass
         (stats,) = sess.stats()
-    assert len(stats.recent_waited_shares) == 2 and "(unsure: measured for under 2 s)" in str(stats)
+    assert len(stats.recent_waited_shares) == 2
