@@ -1,4 +1,4 @@
-"""`%load_ext staging_tf1`: TensorFlow 1 for the code of a notebook, and a view of its pipelines."""
+"""`%load_ext staging_tf1`: TensorFlow 1 for the code of a notebook, and a list of its pipelines."""
 
 from __future__ import annotations
 
@@ -64,15 +64,16 @@ def _refuse_version(wanted: str) -> None:
     raise UsageError(f"%tensorflow_version got {wanted}, expected 1.x.")
 
 
-def _staging(line: str) -> Any:
-    """Show the pipelines of the default graph as a picture: ``%staging``."""
+def _staging(line: str) -> None:
+    """Print the pipelines of the default graph, one a line: ``%staging``."""
     if line.strip():
         from IPython.core.error import UsageError
 
         raise UsageError(f"%staging got {line.strip()!r}, expected no arguments.")
-    from staging_tf1.feed.picture import GraphView
+    from staging_tf1._tf import tf
+    from staging_tf1.feed.pipeline import pipelines_of
 
-    return GraphView()
+    print("\n".join(map(str, pipelines_of(tf.get_default_graph()))) or "The default graph has no pipeline.")
 
 
 def _made_by_two(names: Mapping[str, Any]) -> list[str]:

@@ -33,7 +33,6 @@ from staging_tf1.define.checks import (
 from staging_tf1.define.inputs import common_batches, divided
 from staging_tf1.define.specs import as_type_spec, can_be_split
 from staging_tf1.errors import SpecError
-from staging_tf1.feed.picture import html_of
 from staging_tf1.feed.pipeline import Input, Plan
 from staging_tf1.feed.queue_runner import runner_of
 from staging_tf1.feed.source_errors import errors_only, skip_rule
@@ -204,9 +203,6 @@ class CustomRunner:
         if coord is not None:
             having(caller, "coord", coord, ("register_thread", "request_stop"), "a tf.train.Coordinator")
         return runner_of(sess.graph, self._pipeline).create_threads(sess, coord, daemon=True, start=True)
-
-    def _repr_html_(self) -> str:
-        return html_of([self._pipeline])
 
     def _packed(self, tensors: Sequence[Any]) -> Any:
         """Pack tensors into the structure of a batch."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Sequence
-from html import escape
 from types import TracebackType
 from typing import Any
 
@@ -13,8 +12,6 @@ from staging_tf1._tf import tf
 from staging_tf1.arguments import flag, folder, function, instance, seconds, stall_secs_or_default
 from staging_tf1.cluster.cluster import Cluster, await_workers
 from staging_tf1.errors import UnclosedWarning, warn
-from staging_tf1.feed.picture import html_of
-from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.callsite import call_site
 from staging_tf1.graph.placement import absent_devices_named
@@ -33,7 +30,7 @@ from staging_tf1.lifecycle.stepper import make_stepper
 from staging_tf1.lifecycle.steps import NO_TURN
 from staging_tf1.watch.interrupt import interruption
 from staging_tf1.watch.program import ending_runs
-from staging_tf1.watch.stats import PipelineStats, StatsList
+from staging_tf1.watch.stats import PipelineStats
 
 
 class StagingSession:
@@ -272,12 +269,6 @@ class StagingSession:
 
     def __str__(self) -> str:
         return f"StagingSession (made at {self._made_at})"
-
-    def _repr_html_(self) -> str:
-        figures = StatsList(self.stats())._repr_html_()
-        # It lets go of its graph when it is closed.
-        pipelines = "" if self._session is None else html_of(pipelines_of(self._session.graph))
-        return f"<p>{escape(str(self))}{', closed' if self._session is None else ''}</p>{pipelines}{figures}"
 
     def _open(self) -> Any:
         refuse_if_forked(self)

@@ -11,9 +11,8 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from staging_tf1 import arguments, display
-from staging_tf1.spec import bytes_per_batch, describe, flatten_with_paths
-from staging_tf1.spec.composite import is_composite_spec
+from staging_tf1 import arguments
+from staging_tf1.spec import bytes_per_batch
 
 __all__ = ["Source", "StreamSource", "check_parsed"]
 
@@ -51,22 +50,9 @@ class _Batched:
         """The `spec`, by its name in `tf.data`: that of a batch."""
         return self.spec  # type: ignore[attr-defined]
 
-    def _repr_html_(self) -> str:
-        spec, batches = self.element_spec, self.num_batches  # type: ignore[attr-defined]
-        rows = [["batches", "unknown or endless" if batches is None else batches]]
-        # The spec of a stream is unknown until its first batch is read.
-        rows += (
-            [] if spec is None else [[path or "a batch", _described(leaf)] for path, leaf in flatten_with_paths(spec)]
-        )
-        return display.table(repr(self), [], rows)
-
     def __iter__(self) -> Iterator[Any]:
         """Iterate over all batches, which may be endless."""
         return self.batches()  # type: ignore[attr-defined, no-any-return]
-
-
-def _described(leaf: Any) -> str:
-    return str(leaf) if is_composite_spec(leaf) else describe(leaf.dtype, leaf.shape)
 
 
 class Source(_Batched, abc.ABC):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from staging_tf1 import display
 from staging_tf1._tf import run_unwrapped
 from staging_tf1.feed.batch_reader import batches_taken
 from staging_tf1.feed.counts import read_counts
@@ -136,31 +135,6 @@ class PipelineStats:
             f"{self.verdict}"
         )
 
-    def _repr_html_(self) -> str:
-        return StatsList([self])._repr_html_()
-
-
-class StatsList(list[PipelineStats]):
-    """What `stats()` returns: one record for each area or queue. A notebook shows it as a table."""
-
-    _HEADS = ("pipeline", "batches", "moved", "steps waited", "feed threads waited", "occupancy", "memory", "verdict")
-
-    def _repr_html_(self) -> str:
-        return display.table("Pipelines", self._HEADS, map(self._row, self))
-
-    @staticmethod
-    def _row(stats: PipelineStats) -> list[object]:
-        return [
-            stats.name,
-            stats.batches,
-            _amount(stats.bytes) if stats.bytes else "",
-            "" if stats.wait_secs is None else f"{stats.wait_secs:.2f} s",
-            f"{stats.feeder_wait_secs:.2f} s",
-            f"{stats.occupancy:.1f} of {stats.capacity}",
-            _amount(stats.full_bytes) if stats.full_bytes else "",
-            stats.verdict,
-        ]
-
 
 def _amount(nbytes: int) -> str:
     if nbytes < 2**10:
@@ -196,7 +170,7 @@ def stats_of(
     batches = run_unwrapped(session, [position.saved[0] for position in shared.values()]) if shared else []
     consumed = [position.consumed(value) for position, value in zip(shared.values(), batches, strict=True)]
     positions = dict(zip(shared, consumed, strict=True))
-    stats = StatsList()
+    stats = []
     for pipeline, tower, sink in sinks:
         run = run_in(session, pipeline)
         threads = run.states_of(tower) if run is not None else []

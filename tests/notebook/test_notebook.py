@@ -75,6 +75,13 @@ def test_the_magic_of_colab(notebook: Kernel, version: str) -> None:
     assert (shown.stdout, shown.stderr, shown.error) == ("TensorFlow 1.x selected.\n", "", "")
 
 
+def test_the_pipelines_of_the_graph(notebook: Kernel) -> None:
+    assert notebook.run("%staging").stdout == "The default graph has no pipeline.\n"
+    notebook.run(BUILD_TWO)
+    lines = notebook.run("%staging").stdout.splitlines()
+    assert [line.split(" (made at cell In[")[0] for line in lines] == ["'train'", "'valid'"]
+
+
 # The table of inputs that a user may try: a cell, and what it answers.
 REFUSED = {
     "%tensorflow_version 2.x": (
@@ -150,7 +157,7 @@ def test_the_cells_of_the_page_run() -> None:
         shown = [notebook.run(cell) for cell in cells]
     assert [each.error for each in shown] == [""] * len(cells)
     assert shown[1].text == "staging_tf1.legacy.contrib.staging.StagingArea"
-    assert "<td>train</td><td>60</td>" in shown[-1].html
+    assert shown[-1].stdout.startswith("train: 60 batches, ")
 
 
 def test_a_notebook_file_runs_from_start_to_end(tmp_path: Path) -> None:

@@ -12,10 +12,9 @@ _SECS = 120
 
 @dataclass
 class Shown:
-    """What a cell shows: its value as text and HTML, its streams, and the exception that it raised."""
+    """What a cell shows: its value as text, its streams, and the exception that it raised."""
 
     text: str = ""
-    html: str = ""
     stdout: str = ""
     stderr: str = ""
     error: str = ""
@@ -45,7 +44,6 @@ class Kernel:
                 setattr(shown, content["name"], getattr(shown, content["name"]) + content["text"])
             elif kind in ("execute_result", "display_data"):
                 shown.text = content["data"].get("text/plain", "")
-                shown.html = content["data"].get("text/html", "")
             elif kind == "error":
                 shown.error = f"{content['ename']}: {content['evalue']}"
             elif kind == "status" and content["execution_state"] == "idle":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from staging_tf1.display import Picture
+from drawing import Picture
 
 _PAGE = Path(__file__).resolve().parents[2] / "docs" / "design.md"
 _ROW, _TOP, _BOX, _TEXT = 34, 62, 130, 350

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from staging_tf1.display import Picture
+from drawing import Picture
 
 
 def draw_pipeline() -> str:

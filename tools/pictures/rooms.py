@@ -7,7 +7,7 @@ import re
 import textwrap
 from pathlib import Path
 
-from staging_tf1.display import Picture
+from drawing import Picture
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGE = _ROOT / "staging_tf1"

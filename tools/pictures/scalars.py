@@ -5,9 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from drawing import Picture
 from programs import output_of
-
-from staging_tf1.display import Picture
 
 # The scalar, its title, and the end of its axis; None is the maximum.
 _SHOWN = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from staging_tf1.display import Picture
+from drawing import Picture
 
 _GAP, _TOP, _ROW = 190, 70, 38
 # At the right, for the words of an arrow from the last actor to itself.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import textwrap
 
+from drawing import Picture
 from programs import output_of
-
-from staging_tf1.display import Picture
 
 _COLUMNS = 92
 # How a line of the report begins, and what it says.
