@@ -40,6 +40,8 @@ _RUNS = "_staging_tf1_compiled_runs"
 _MOST = 1000
 # The same for the sets of tensors that are fed to one set of fetches.
 _MOST_FED = 10
+# The executors of a callable have copies of the constants.
+_MOST_CONSTANT_BYTES = 32 << 20
 _ELEMENTS = (tf.Tensor, tf.Operation, tf.SparseTensor, tf.IndexedSlices, tf.RaggedTensor)
 
 _all = False
@@ -112,7 +114,7 @@ class _Known:
     def __init__(self, parsed: ParsedFetches, held: list[Any]) -> None:
         self.parsed, self._held = parsed, held
         self.fetched = frozenset(map(id, parsed.handler.fetches()))
-        self._calls_functions: bool | None = None
+        self._is_light: bool | None = None
         # By the ids of what is fed: it, so that the ids stay its own, and the callable from the second such run on.
         self._compiled: dict[tuple[int, ...], tuple[list[Any], CompiledRun | None]] = {}
 
@@ -126,10 +128,15 @@ class _Known:
         return compiled
 
     def _can_compile(self, session: Any) -> bool:
-        if self._calls_functions is None:
+        if self._is_light is None:
             handler = self.parsed.handler
-            self._calls_functions = calls_functions(ancestors([*handler.fetches(), *handler.targets()]))
-        return not (self._calls_functions or session.sess_str)
+            ops = list(ancestors([*handler.fetches(), *handler.targets()]))
+            self._is_light = not calls_functions(ops) and sum(map(_constant_bytes, ops)) <= _MOST_CONSTANT_BYTES
+        return self._is_light and not session.sess_str
+
+
+def _constant_bytes(op: Any) -> int:
+    return op.outputs[0].dtype.size * (op.outputs[0].shape.num_elements() or 0) if op.type == "Const" else 0
 
 
 class _CompiledRuns:

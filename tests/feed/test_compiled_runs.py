@@ -254,6 +254,19 @@ def test_most_kinds_are_compiled(model: Model, monkeypatch: pytest.MonkeyPatch) 
             assert len(parsed) == parsed_runs, "TensorFlow makes the first run, a callable the third"
 
 
+def test_large_constants_are_not_held_twice(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    monkeypatch.setattr(compiled_runs, "CompiledRun", lambda *a: made.append(1) or _tf.CompiledRun(*a))
+    _, session = sessions(model)
+    with session:
+        for mib, compiled in [(8, 1), (40, 0)]:
+            total = tf.reduce_sum(tf.constant(np.ones(mib << 20, np.int8)))
+            made.clear()
+            for _ in range(4):
+                session.run(total)
+            assert len(made) == compiled
+
+
 def test_callables_are_freed(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     freed: list[int] = []
     release = _tf._c_api.TF_SessionReleaseCallable
