@@ -2,9 +2,9 @@
 
 `Session.run` parses its fetches and feeds in each call. In a small step this takes most of the time that is spent in
 Python. What it finds out depends on the fetched objects alone, so the second run uses it. Values, errors and their
-texts stay the same. The third run makes a callable of the C API, which saves the look-up of the executors, too. It has
-executors of its own, in which functions of the graph would draw their random numbers from the beginning. So a run that
-calls functions stays with the session's.
+texts stay the same. A run that is often repeated becomes a callable of the C API, which saves the look-up of the
+executors, too. It has executors of its own, in which functions of the graph would draw their random numbers from the
+beginning. So a run that calls functions stays with the session's.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ _RUNS = "_staging_tf1_compiled_runs"
 _MOST = 1000
 # The same for the sets of tensors that are fed to one set of fetches.
 _MOST_FED = 10
+# In a large graph a callable takes as long to make as some thousand runs save.
+_RUNS_BEFORE = 100
 # The executors of a callable have copies of the constants.
 _MOST_CONSTANT_BYTES = 32 << 20
 _ELEMENTS = (tf.Tensor, tf.Operation, tf.SparseTensor, tf.IndexedSlices, tf.RaggedTensor)
@@ -100,6 +102,15 @@ class _Feeds(NamedTuple):
 _NONE = _Feeds([], [])
 
 
+class _Repeated:
+    """The runs of some fetches that feed the same tensors. These are held, so that their ids stay their own."""
+
+    def __init__(self, fed: list[Any]) -> None:
+        self._fed = fed
+        self.runs = 1
+        self.compiled: CompiledRun | None = None
+
+
 class _Known:
     """A run that has been made before.
 
@@ -115,17 +126,22 @@ class _Known:
         self.parsed, self._held = parsed, held
         self.fetched = frozenset(map(id, parsed.handler.fetches()))
         self._is_light: bool | None = None
-        # By the ids of what is fed: it, so that the ids stay its own, and the callable from the second such run on.
-        self._compiled: dict[tuple[int, ...], tuple[list[Any], CompiledRun | None]] = {}
+        # By the ids of what is fed.
+        self._repeated: dict[tuple[int, ...], _Repeated] = {}
 
     def compiled(self, session: Any, fed: list[Any]) -> CompiledRun | None:
         """Return the callable that feeds `fed`; None if there is none, or none yet."""
         key = tuple(map(id, fed))
-        held, compiled = self._compiled.get(key, (None, None))
-        if compiled is None and (held is not None or len(self._compiled) < _MOST_FED) and self._can_compile(session):
-            compiled = None if held is None else CompiledRun(session, self.parsed, fed)
-            self._compiled[key] = fed, compiled
-        return compiled
+        repeated = self._repeated.get(key)
+        if repeated is None:
+            if len(self._repeated) < _MOST_FED:
+                self._repeated[key] = _Repeated(fed)
+            return None
+        if repeated.compiled is None:
+            repeated.runs += 1
+            if repeated.runs > _RUNS_BEFORE and self._can_compile(session):
+                repeated.compiled = CompiledRun(session, self.parsed, fed)
+        return repeated.compiled
 
     def _can_compile(self, session: Any) -> bool:
         if self._is_light is None:

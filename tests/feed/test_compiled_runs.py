@@ -171,7 +171,9 @@ FEEDS: dict[str, Callable[[Model], tuple[Any, Any]]] = {
 
 
 @pytest.fixture
-def model() -> Iterator[Model]:
+def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
+    # The third run is a callable.
+    monkeypatch.setattr(compiled_runs, "_RUNS_BEFORE", 1)
     with tf.Graph().as_default() as graph:
         model = Model()
         graph.prevent_feeding(model.empty)
@@ -252,6 +254,20 @@ def test_most_kinds_are_compiled(model: Model, monkeypatch: pytest.MonkeyPatch) 
             for rows in [ROWS, ROWS[:1], np.ones([3, 2], np.float32)][:runs]:
                 session.run(fetches, {model.x: rows, model.flag: True}, tf.RunOptions(), tf.RunMetadata())
             assert len(parsed) == parsed_runs, "TensorFlow makes the first run, a callable the third"
+
+
+def test_only_runs_that_are_often_repeated_become_callables(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_runs, "_RUNS_BEFORE", 5)
+    made: list[int] = []
+    monkeypatch.setattr(compiled_runs, "CompiledRun", lambda *a: made.append(1) or _tf.CompiledRun(*a))
+    _, session = sessions(model)
+    with session:
+        # The first run makes the fetches known.
+        for count in [0] * 6 + [1] * 3:
+            session.run(model.double, {model.x: ROWS})
+            assert len(made) == count
+        for _ in range(3):
+            session.run(model.double, {model.double: ROWS})
 
 
 def test_large_constants_are_not_held_twice(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
