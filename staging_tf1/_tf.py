@@ -289,6 +289,15 @@ def scope_device() -> str:
     return device
 
 
+def is_inside(graph: Any, outer: Any) -> bool:
+    """Whether `graph` is `outer`, or the graph of a function (of a cond, a map...) inside it."""
+    while graph is not outer:
+        if not isinstance(graph, FuncGraph):
+            return False
+        graph = graph.outer_graph
+    return True
+
+
 def function_def(graph: Any, name: str) -> Any | None:
     """The FunctionDef of `name` in the function library of `graph`; None if the library has no such function.
 

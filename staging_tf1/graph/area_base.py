@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from staging_tf1._tf import FuncGraph, current_container, has_default_graph, scope_device, tf
+from staging_tf1._tf import current_container, has_default_graph, is_inside, scope_device, tf
 from staging_tf1.arguments import only_known, op_name, shown
 from staging_tf1.errors import BuildError, SpecError
 from staging_tf1.graph.elements import declare, to_tensors, types_of
@@ -196,14 +196,11 @@ class BaseStagingArea:
         """
         op_name(f"{self}: {method}", name, in_scope=True)
         here = tf.get_default_graph() if has_default_graph() else self.graph
-        inside = here
-        while inside is not self.graph:
-            if not isinstance(inside, FuncGraph):
-                raise BuildError(
-                    f"{self}: {method} is called while another graph is the default. Use the area in the graph that it "
-                    "was built in: call it within `with area.graph.as_default():`."
-                )
-            inside = inside.outer_graph
+        if not is_inside(here, self.graph):
+            raise BuildError(
+                f"{self}: {method} is called while another graph is the default. Use the area in the graph that it "
+                "was built in: call it within `with area.graph.as_default():`."
+            )
         if here is not self.graph or has_default_graph():
             yield here
         else:

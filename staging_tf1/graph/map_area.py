@@ -9,7 +9,8 @@ from staging_tf1._tf import tf
 from staging_tf1.arguments import INT64_MAX, as_int, flag, only_known, shown
 from staging_tf1.errors import SpecError
 from staging_tf1.graph.area_base import MISFIT, BaseStagingArea
-from staging_tf1.graph.elements import element_indices, is_variable, shape_text
+from staging_tf1.graph.elements import element_indices, is_variable
+from staging_tf1.spec.arrays import describe
 
 __all__ = ["MapStagingArea"]
 
@@ -218,10 +219,10 @@ class MapStagingArea(BaseStagingArea):
         if tf.is_tensor(key):
             if key.dtype.base_dtype != tf.int64:
                 raise SpecError(
-                    f"{where} {key.dtype.base_dtype.name} {shape_text(key.shape)}. Cast it: tf.cast(key, tf.int64)."
+                    f"{where} {describe(key.dtype.base_dtype, key.shape)}. Cast it: tf.cast(key, tf.int64)."
                 )
             if not key.shape.is_compatible_with([]):
-                raise SpecError(f"{where} int64 {shape_text(key.shape)}. Pass one key at a time.")
+                raise SpecError(f"{where} {describe(key.dtype, key.shape)}. Pass one key at a time.")
             return key
         number = as_int(key)
         if number is None:

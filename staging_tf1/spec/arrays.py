@@ -40,6 +40,7 @@ __all__ = [
     "is_plain",
     "is_plain_list",
     "kind_of",
+    "leaves_of",
 ]
 
 # Tensor types that numpy gets from ml_dtypes. Which of them TensorFlow supports depends on its release.
@@ -291,10 +292,11 @@ def _first_leaf(value: Any) -> Any:
     return value
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def leaves_of(value: Any) -> Iterator[Any]:
+    """Yield the elements of nested lists and tuples."""
     if isinstance(value, (list, tuple)):
         for element in value:
-            yield from _leaves(element)
+            yield from leaves_of(element)
     else:
         yield value
 
@@ -315,7 +317,7 @@ def _stacked(parts: Any) -> np.ndarray[Any, Any]:
     stacked = np.asarray(parts)
     if stacked.dtype.kind not in "fc" or _all_have(stacked.dtype, parts):
         return stacked
-    for leaf in _leaves(parts):
+    for leaf in leaves_of(parts):
         exact = np.asarray(leaf)
         if exact.dtype.kind in "iuO":  # numpy makes objects of integers beyond uint64
             _check_rounding(exact.reshape(-1).tolist(), exact.reshape(-1).astype(stacked.dtype))
@@ -340,7 +342,7 @@ def _from_python(value: Any, dtype: np.dtype[Any] | None) -> np.ndarray[Any, Any
     if dtype is not None and (isinstance(value, (list, tuple, int, float, complex))):
         return _fitted(value, exact, dtype)
     if exact.dtype == np.float64 and (np.abs(exact) >= 2.0**53).any():
-        integers = [leaf for leaf in _leaves(value) if isinstance(leaf, (int, np.integer))]
+        integers = [leaf for leaf in leaves_of(value) if isinstance(leaf, (int, np.integer))]
         if len(integers) == exact.size:  # numpy falls back to floats when no integer dtype holds all values
             raise ValueError(f"no integer dtype holds both {min(integers)} and {max(integers)}")
         _check_rounding(value, exact)
@@ -383,7 +385,7 @@ def _check_rounding(value: Any, floats: np.ndarray[Any, Any]) -> None:
     if isinstance(value, list) and {float}.issuperset(map(type, value)):  # a list of large floats costs little more
         return
     held = floats.real.astype(np.float64).reshape(-1).tolist()
-    for leaf, number in zip(_leaves(value), held):
+    for leaf, number in zip(leaves_of(value), held):
         # Python compares its integers with its floats exactly. numpy would round the integer first.
         if isinstance(leaf, (int, np.integer)) and int(leaf) != number:
             if not np.isfinite(number):

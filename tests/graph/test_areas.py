@@ -169,15 +169,15 @@ def test_eager_tensors_and_partitioned_variables_are_values_too() -> None:
     [
         (
             np.zeros([32], np.int32),
-            r"got int32 \[32\] \(a numpy value\), .*Convert it: label\.astype\('int64'\)",
+            r"got int32 \[32\], .*Convert it: label\.astype\('int64'\)",
         ),
         (1.5, r"got 1\.5 \(a Python float\), declared int64 \[32\]\. Put a value of that dtype"),
         (True, r"got True \(a Python bool\), declared int64 \[32\]"),
         ("x", r"got 'x' \(a Python str\), declared int64 \[32\]"),
         (None, r"got None \(a Python NoneType\), declared int64 \[32\]"),
-        ([1, [2]], r"got \[1, \[2\]\] \(a Python list\), declared int64 \[32\]\. It cannot be converted to an array"),
-        ([2**63], r"The value does not fit into int64|It cannot be converted to an array"),
-        ([1, 2], r"got int64 \[2\] \(a numpy value\), .* Reshape it, or declare the shape"),
+        ([1, [2]], "got a list of 2 that cannot be converted to int64 values: "),
+        ([2**63], "got a list of 1 that cannot be converted to int64 values: 9223372036854775808 does not fit"),
+        ([1, 2], r"got int64 \[2\], declared int64 \[32\]\. Reshape it, or declare None for the dimensions that vary"),
     ],
 )
 def test_values_that_do_not_fit_are_refused_and_add_no_op(graph: Any, value: Any, message: str) -> None:
@@ -195,19 +195,17 @@ def test_a_dtype_mismatch_reads_like_this() -> None:
     assert str(caught.value) == (
         f"area 'train' (made at test_areas.py:{area.made_at.lineno}): component 'label' got int32 [32], "
         "declared int64 [32]. Cast it: tf.cast(label, tf.int64), or let staged() take the spec "
-        "from the tensors."
+        "from the values."
     )
 
 
 def test_too_large_python_integers_are_refused() -> None:
     area = StagingArea([tf.float32, tf.uint8])
-    with pytest.raises(SpecError, match=r"component 0 got 16777217 .*does not fit into float32"):
+    with pytest.raises(SpecError, match="component 0 got an int .* float32 .*16777217 would be rounded to 16777216"):
         area.put([2**24 + 1, 0])
-    with pytest.raises(
-        SpecError, match=r"component 1 got 256 .*does not fit into uint8|cannot be converted to an array"
-    ):
+    with pytest.raises(SpecError, match="component 1 got an int .* uint8 values: 256 does not fit"):
         area.put([0, 256])
-    with pytest.raises(SpecError, match=r"component 0 got 1e\+300 .*does not fit into float32"):
+    with pytest.raises(SpecError, match=r"component 0 got a float .* float32 values: 1e\+300 does not fit"):
         area.put([1e300, 0])
 
 
