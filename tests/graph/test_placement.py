@@ -15,7 +15,7 @@ import staging_tf1 as staging
 from staging_tf1.errors import PlacementWarning
 from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.areas import StagingArea
-from staging_tf1.graph.placement import placement_warning, resolved_device, warn_misplaced
+from staging_tf1.graph.placement import warn_misplaced
 from staging_tf1.sources import ArraySource
 
 CPU, GPU = "/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/replica:0/task:0/device:GPU:0"
@@ -74,39 +74,29 @@ def test_the_advice_helps(graph: Any) -> None:
         ("", "/gpu:0", [CPU], None),  # soft placement: both on the CPU
         ("/gpu:0", "/gpu:0", [CPU, GPU], None),
         ("/gpu:0", "/cpu:0", [CPU, GPU], None),  # labels used on the host on purpose
+        ("/job:ps/task:1/cpu:1", "/job:ps/task:1/gpu:3", [CPU, GPU], "is on CPU:1, but 'op' (Square)"),
         ("/cpu:0", "", [CPU, GPU], None),  # no device is requested for the consumer
         ("/job:worker/task:0", "/job:worker/task:0", [CPU, GPU], None),
     ],
 )
 def test_when_it_warns(area_device: str, consumer_device: str, devices: list[str], says: str | None) -> None:
-    batch = tf.placeholder(tf.float32)
+    with tf.device(area_device):
+        area = StagingArea([tf.float32])
+        batch = area.get()[0]
     with tf.device(consumer_device):
-        tf.square(batch, name="op")
-    message = placement_warning(area_device, "area 'x'", [batch], devices)
-    assert (message is None) if says is None else (message is not None and says in message)
+        tf.square(tf.identity(batch), name="op")
+    messages = warned([area], devices)
+    assert messages == [] if says is None else says in messages[0]
 
 
 def test_several_consumers_are_counted() -> None:
-    batch = tf.placeholder(tf.float32)
+    with tf.device("/cpu:0"):
+        area = StagingArea([tf.float32])
+        batch = area.get()[0]
     with tf.device("/gpu:0"):
         for _ in range(3):
             tf.square(batch, name="op")
-    message = placement_warning("/cpu:0", "area 'x'", [batch], [CPU, GPU])
-    assert message is not None and "'op' (Square) and 2 more, which consume it, are on GPU:0" in message
-
-
-@pytest.mark.parametrize(
-    ("device", "devices", "resolved"),
-    [
-        ("", [CPU], "CPU:0"),
-        ("", [CPU, GPU], "GPU:0"),
-        ("/gpu:0", [CPU], "CPU:0"),
-        ("/cpu:1", [CPU], "CPU:1"),
-        ("/job:ps/task:1/device:GPU:0", [CPU, GPU], "GPU:0"),
-    ],
-)
-def test_where_a_device_string_leads(device: str, devices: list[str], resolved: str) -> None:
-    assert resolved_device(device, devices) == resolved
+    assert "'op' (Square) and 2 more, which consume it, are on GPU:0" in warned([area], [CPU, GPU])[0]
 
 
 def start_by_hand(config: Any) -> None:
