@@ -92,28 +92,6 @@ class _Unset:
 UNSET: Any = _Unset()
 
 
-def renamed(caller: str, name: str, value: Any, default: Any, old_name: str, old_value: Any) -> tuple[str, Any]:
-    """Return the name and the value of an argument that may also be passed by its old name.
-
-    The old name works without a warning, because some programs turn warnings into errors.
-
-    >>> renamed("StagingHook", "stop_grace_period_secs", 10.0, 10.0, "join_secs", 3)
-    ('join_secs', 3)
-    >>> renamed("StagingHook", "stop_grace_period_secs", 5, 10.0, "join_secs", 3)
-    Traceback (most recent call last):
-    ...
-    TypeError: StagingHook got stop_grace_period_secs=5 and join_secs=3, which mean the same: remove join_secs.
-    """
-    if old_value is UNSET:
-        return name, value
-    if value is not default:
-        raise TypeError(
-            f"{caller} got {name}={shown(value)} and {old_name}={shown(old_value)}, which mean the same: remove "
-            f"{old_name}."
-        )
-    return old_name, old_value
-
-
 def whole(caller: str, argument: str, value: Any, least: int, most: int, meaning: str = "") -> int:
     """Check an integer in the inclusive range, not a bool. `meaning` is for messages: "bytes; 0 is no limit".
 

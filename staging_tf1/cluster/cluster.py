@@ -12,7 +12,7 @@ from typing import Any
 from absl import logging
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import UNSET, flag, instance, only_known, refuse, renamed, seconds, shown
+from staging_tf1.arguments import flag, instance, only_known, refuse, seconds, shown
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.cluster.ledger import Ledger
 from staging_tf1.cluster.member import Member
@@ -71,8 +71,6 @@ class Cluster:
       allow_missing: whether a run may end when a worker is gone and part of its share is unread. By default the chief
         saves its last checkpoint, and then raises ClusterError. True makes that a warning. With
         `staged(share="dynamic")` the others consume these records, so it is always a warning.
-      job: the old name of `job_name`.
-      index: the old name of `task_index`.
 
     Raises:
       ClusterError: the cluster is described wrongly.
@@ -97,19 +95,15 @@ class Cluster:
         silence_secs: float = _SILENCE_SECS,
         save_copies: bool = True,
         allow_missing: bool = False,
-        job: str | None = UNSET,
-        index: int | None = UNSET,
     ) -> None:
         caller = "Cluster"
-        job_as, job_name = renamed(caller, "job_name", job_name, None, "job", job)
-        index_as, task_index = renamed(caller, "task_index", task_index, None, "index", index)
         self.sync = flag(caller, "sync", sync)
         self.start_timeout_secs = seconds(caller, "start_timeout_secs", start_timeout_secs)
         self._silence_secs = seconds(caller, "silence_secs", silence_secs)
         self.save_copies = flag(caller, "save_copies", save_copies)
         self._allow_missing = flag(caller, "allow_missing", allow_missing)
         if jobs is None:
-            for name, value in ((job_as, job_name), (index_as, task_index)):
+            for name, value in (("job_name", job_name), ("task_index", task_index)):
                 if value is not None:
                     raise ClusterError(f"{caller} got {name}={shown(value)}, but no jobs. Pass the addresses, too.")
             self.layout = Layout({}, None)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from staging_tf1._tf import forget_threads, is_closed, leave_to_close, tf
-from staging_tf1.arguments import UNSET, flag, only_known, renamed, seconds, stall_secs_or_default
+from staging_tf1.arguments import flag, only_known, seconds, stall_secs_or_default
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.snapshot import copy_before_saving
 from staging_tf1.feed.checkpoint import guard_savers
@@ -56,7 +56,6 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         The step in progress ends first. A second signal ends the program at once. Nothing is saved if that step fails
         after it has taken a batch, and no `tf.train.CheckpointSaverListener` is called. SIGTERM then raises SystemExit
         with code 143, unless the program has a handler of its own.
-      join_secs: the old name of `stop_grace_period_secs`.
 
     Raises:
       TypeError, ValueError: an argument is invalid.
@@ -79,13 +78,9 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         stall_secs: float | None = None,
         stall_raises: bool = False,
         save_on_stop: bool = False,
-        join_secs: float = UNSET,
     ) -> None:
         caller = "StagingHook"
-        name, secs = renamed(
-            caller, "stop_grace_period_secs", stop_grace_period_secs, _GRACE_SECS, "join_secs", join_secs
-        )
-        self._join_secs = seconds(caller, name, secs)
+        self._grace_secs = seconds(caller, "stop_grace_period_secs", stop_grace_period_secs)
         secs = stall_secs_or_default("StagingHook", stall_secs)
         self._rule = StallRule(secs, flag("StagingHook", "stall_raises", stall_raises))
         self._saves_on_stop = flag(caller, "save_on_stop", save_on_stop)
@@ -251,9 +246,9 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             # The start failed.
             stop_all(self.runs)
             # A thread that is in TensorFlow while the interpreter ends aborts the process.
-            left = join_all([run.join for run in self.runs], self._join_secs)
+            left = join_all([run.join for run in self.runs], self._grace_secs)
         else:
-            left = self._runtime.end(self._join_secs)
+            left = self._runtime.end(self._grace_secs)
             sync_tokens = sync_tokens_of(self._graph)
             if sync_tokens is not None:
                 self._runtime.ends_with_session += leave_to_close(self._coord, sync_tokens.name)

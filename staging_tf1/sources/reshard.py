@@ -35,9 +35,6 @@ LEFT_OUT = ("skip", "without")
 # The seed that a `map_fn` takes, an entry only where the order of the records does not depend on it.
 MAP_SEED = "map_fn_seed"
 
-# Entries that the fingerprints of earlier releases lack.
-_SINCE_LATER = ("file_list", "file_versions", MAP_SEED)
-
 # More shards than any cluster has processes.
 _MOST_SHARDS = 1 << 16
 
@@ -100,13 +97,14 @@ def carried_over(
 def completed(
     saved: Mapping[str, int | str], present: Mapping[str, int | str], positions: Sequence[int]
 ) -> dict[str, int | str]:
-    """Return the saved fingerprint with the present value of what does not matter or earlier releases did not save.
+    """Return the saved fingerprint with the present value of what does not matter.
 
     The number of epochs matters only at `positions` behind the partial batch at their end: with more epochs, it is a
     full one. It also limits what other shards are presumed to have delivered.
     """
-    # Files that are local now have no versions, and another map_fn may take no seed.
-    missing, later = {"file_versions", MAP_SEED} - {*present}, [*_SINCE_LATER]
+    # Only remote files have versions, and only some map_fn take a seed.
+    later = ["file_versions", MAP_SEED]
+    missing = {*later} - {*present}
     if {*saved} >= _LAYOUT_KEYS:
         later.append(_EPOCHS)
         is_same_shard = all(saved[key] == present.get(key) for key in _SHARD_KEYS)

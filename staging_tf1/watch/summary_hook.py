@@ -27,8 +27,6 @@ class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
     Args:
       output_dir: folder of the event file; may be that of a MonitoredTrainingSession.
       save_steps: steps between two sets of scalars.
-      folder: the old name of `output_dir`.
-      every_steps: the old name of `save_steps`.
 
     Raises:
       TypeError, ValueError: an argument is invalid.
@@ -42,16 +40,12 @@ class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
         *,
         output_dir: str | os.PathLike[str] | None = None,
         save_steps: int = _SAVE_STEPS,
-        folder: str | os.PathLike[str] = arguments.UNSET,
-        every_steps: int = arguments.UNSET,
     ) -> None:
         caller = "StagingSummaryHook"
-        name, path = arguments.renamed(caller, "output_dir", output_dir, None, "folder", folder)
-        if path is None or (isinstance(path, str) and not path):
-            raise ValueError(f"{caller} got no {name}. Pass the folder that TensorBoard reads: {name}='logs'.")
-        self._folder = arguments.folder(caller, name, path, tf.io.gfile.get_registered_schemes())
-        name, steps = arguments.renamed(caller, "save_steps", save_steps, _SAVE_STEPS, "every_steps", every_steps)
-        self._save_steps = arguments.whole(caller, name, steps, 1, arguments.INT64_MAX)
+        if output_dir is None or output_dir == "":
+            raise ValueError(f"{caller} got no output_dir. Pass the folder that TensorBoard reads: output_dir='logs'.")
+        self._folder = arguments.folder(caller, "output_dir", output_dir, tf.io.gfile.get_registered_schemes())
+        self._save_steps = arguments.whole(caller, "save_steps", save_steps, 1, arguments.INT64_MAX)
         self._writer: Any = None
         self._step_tensor: Any = None
         self._pipelines: list[Pipeline] = []

@@ -139,8 +139,8 @@ def test_a_resolver_without_a_task_is_refused() -> None:
 
 
 def test_other_wrong_arguments() -> None:
-    with pytest.raises(ClusterError, match="got job='worker', but no jobs"):
-        staging.Cluster(job="worker")
+    with pytest.raises(ClusterError, match="got job_name='worker', but no jobs"):
+        staging.Cluster(job_name="worker")
     with pytest.raises(TypeError, match="resolver=3, expected a tf.distribute.cluster_resolver"):
         staging.Cluster.from_resolver(3)
     with pytest.raises(ValueError, match="silence_secs=-1"):

@@ -282,9 +282,9 @@ train = tf.group(x, step.assign_add(1))
 options = dict(checkpoint_dir=folder, save_summaries_steps=1, save_checkpoint_steps=3, log_step_count_steps=1)
 hook = staging.StagingHook()
 sess = (
-    staging.StagingSession(hooks=[staging.StagingSummaryHook(folder=folder)], **options)
+    staging.StagingSession(hooks=[staging.StagingSummaryHook(output_dir=folder)], **options)
     if sys.argv[3] == "session"
-    else tf.train.MonitoredTrainingSession(hooks=[hook, staging.StagingSummaryHook(folder=folder)], **options)
+    else tf.train.MonitoredTrainingSession(hooks=[hook, staging.StagingSummaryHook(output_dir=folder)], **options)
 )
 for _ in range(4):
     sess.run(train)

@@ -216,7 +216,7 @@ def test_another_seed_is_noticed_though_only_the_function_takes_it(tmp_path: Pat
     assert steps(7, devices=TOWERS, resume="ignore") == [[7, 16], [7, 18]]
 
 
-def test_a_checkpoint_of_an_earlier_release_has_no_seed_of_the_function(tmp_path: Path) -> None:
+def test_a_checkpoint_without_a_seed_of_the_function_restores(tmp_path: Path) -> None:
     def steps(seed: int, **options: Any) -> list[Any]:
         source = UNSHUFFLED["arrays"](seed=seed, **options)
         return [step[0] for step in resumed_steps(tmp_path, source, 2, map_fn=seeds_of)]

@@ -185,7 +185,7 @@ def test_a_source_that_never_returns_is_named_and_left_behind(graph: Any, kind: 
     if way == "session":
         session: Any = staging.StagingSession(stop_grace_period_secs=grace_secs)
     else:
-        hook = staging.StagingHook(join_secs=grace_secs)
+        hook = staging.StagingHook(stop_grace_period_secs=grace_secs)
         session = tf.train.MonitoredTrainingSession(hooks=[hook], stop_grace_period_secs=grace_secs)
     with pytest.warns(StuckThreadWarning) as caught:
         with session:

@@ -182,14 +182,6 @@ def cache(built: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(built, tmp_path / "cache"))
 
 
-def without_checksum(cache: Path) -> None:
-    """Make the manifest one of the releases before checksums."""
-    path = cache / "manifest.json"
-    fields = json.loads(path.read_text())
-    del fields["checksum"]
-    path.write_text(json.dumps(fields, indent=1))
-
-
 def records_of(cache: Path) -> list[Any]:
     source = CachedSource(cache, batch_size=1, epochs=1).pad()
     return [{name: values.tolist() for name, values in batch.items()} for batch in source.batches()]
@@ -278,16 +270,6 @@ def test_a_manifest_has_all_fields_and_no_others(cache: Path, field: str) -> Non
     path = cache / "manifest.json"
     path.write_text(path.read_text().replace(f'"{field}"', f'"{field}s"'))
     assert not opens(cache)
-
-
-def test_a_cache_of_a_release_without_checksums_has_the_same_records(cache: Path) -> None:
-    before, fingerprint = records_of(cache), CachedSource(cache, batch_size=1).fingerprint()
-    without_checksum(cache)
-    assert records_of(cache) == before
-    assert CachedSource(cache, batch_size=1).fingerprint() == fingerprint
-    assert not is_found(cache)
-    data: Any = [{"x": 0, "text": "", "tokens": np.arange(0)}] * 50
-    assert cached(data, cache, batch_size=1, version=3, if_changed="error").num_records == 50
 
 
 def test_a_changed_index_does_not_give_records_the_values_of_others(cache: Path) -> None:

@@ -215,32 +215,11 @@ def test_dynamic_shares_compare_the_files(tmp_path: Path) -> None:
     assert restored(tmp_path / "same", before, slots(), text, share="dynamic") == dealt(before)
 
 
-# Checkpoints of releases that did not save the files
-
-
-# What they saved for `tfrecords(folder, FILES)`.
+# What a fingerprint of `tfrecords(folder, FILES)` has beside the files.
 WITHOUT_FILES = {
     **dict(source="TFRecordSource", num_records=16, batch_size=2, shuffle=0, seed=-1),
     **dict(drop_remainder=0, across_epochs=0, shard_index=0, shard_count=1),
 }
-
-
-@pytest.mark.parametrize("staged", [{}, {"devices": ["/cpu:0"] * 3}], ids=["one tower", "towers"])
-def test_a_checkpoint_without_files_goes_on_and_then_has_them(tmp_path: Path, staged: dict[str, Any]) -> None:
-    source = tfrecords(tmp_path / "data", FILES)
-    assert resumed(WITHOUT_FILES, source, tmp_path / "run", **staged) == source.fingerprint()  # type: ignore[arg-type]
-
-
-def test_a_checkpoint_of_dynamic_shares_without_files_goes_on_and_then_has_them(tmp_path: Path) -> None:
-    source = tfrecords(tmp_path / "data", FILES)
-    text = json.dumps({**WITHOUT_FILES, "share": "dynamic"})
-    assert restored(tmp_path / "run", source, slots(), text, share="dynamic") == dealt(source)
-
-
-def test_a_fingerprint_without_files_is_mapped_to_another_layout(tmp_path: Path) -> None:
-    present = tfrecords(tmp_path / "data", FILES).fingerprint()
-    carried = carried_over(WITHOUT_FILES, [6], present, towers=2)
-    assert carried is not None and carried.positions == (3, 3)
 
 
 def test_all_else_of_the_fingerprint_is_as_before(tmp_path: Path) -> None:

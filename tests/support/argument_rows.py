@@ -251,12 +251,9 @@ def rows_of_sessions() -> Iterator[tuple[str, Row]]:
     yield from rows("StagingSession.make_callable", make_callable, fed, "feed", untried=UNPRINTABLE, shows=False)
     step_fn = Row(lambda v: _in_session(lambda s: s.run_step_fn(v)), set(), shows=False)
     yield "StagingSession.run_step_fn(step_fn)", step_fn
-    yield from rows("StagingHook", staging.StagingHook, {"join_secs": SECS})
-    hook, names, steps = staging.StagingSummaryHook, {"digit", "word"}, ints(1, INT64)
-    yield from rows("StagingSummaryHook", hook, {"output_dir": names, "folder": names})
-    for folder, every in (("output_dir", "save_steps"), ("folder", "every_steps")):
-        given = partial(hook, **{folder: "f"})
-        yield from rows("StagingSummaryHook", given, {every: steps})
+    hook = staging.StagingSummaryHook
+    yield from rows("StagingSummaryHook", hook, {"output_dir": {"digit", "word"}})
+    yield from rows("StagingSummaryHook", partial(hook, output_dir="f"), {"save_steps": ints(1, INT64)})
     yield "start(sess)", Row(lambda v: staging.start(v), set(), ("session",), shows=False)
     yield from rows("start", _start, {"coord": NONE, "daemon": FLAGS, "stall_secs": SECS | NONE, "stall_raises": FLAGS})
 
@@ -298,18 +295,12 @@ def rows_of_clusters() -> Iterator[tuple[str, Row]]:
     jobs = {"ps": ["a:1"], "worker": ["b:1"]}
 
     def cluster(**options: Any) -> Any:
-        return staging.Cluster(**{"jobs": jobs, "job": "worker", "index": 0, **options})
-
-    def named(**options: Any) -> Any:
         return staging.Cluster(**{"jobs": jobs, "job_name": "worker", "task_index": 0, **options})
 
-    index = {"none", "zero", "digit_zero"}
     yield "Cluster(jobs)", Row(lambda v: staging.Cluster(v, "worker", 0), set(), ("cluster", "job"), shows=False)
-    yield from rows("Cluster", named, {"job_name": set()}, "task type")
-    yield from rows("Cluster", named, {"task_index": index}, "task index")
-    yield from rows("Cluster", cluster, {"job": set()}, "task type")
+    yield from rows("Cluster", cluster, {"job_name": set()}, "task type")
+    yield from rows("Cluster", cluster, {"task_index": {"none", "zero", "digit_zero"}}, "task index")
     taken = {
-        "index": index,
         "sync": FLAGS,
         "save_copies": FLAGS,
         "allow_missing": FLAGS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -193,60 +193,8 @@ def _scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
     return found
 
 
-def test_old_names_of_arguments_do_the_same(graph: Any, tmp_path: Path) -> None:
-    x = staging.staged(staging.sources.ArraySource(np.arange(8), batch_size=2, epochs=1), name="train")
-    hook = staging.StagingSummaryHook(every_steps=3, folder=tmp_path)
-    with staging.StagingSession(hooks=[hook]) as sess:
-        while not sess.should_stop():
-            sess.run(x)
-    assert [step for step, _ in _scalars(tmp_path)["staging/train/batches"]] == [3, 4]
-    assert staging.StagingHook(join_secs=3)._join_secs == staging.StagingHook(stop_grace_period_secs=3)._join_secs == 3
-    jobs = {"ps": ["a:1"], "worker": ["b:1", "c:1"]}
-    for made in (
-        staging.Cluster(jobs, job="worker", index=1),
-        staging.Cluster(jobs, job_name="worker", task_index=1),
-        staging.Cluster(jobs, "worker", 1),
-    ):
-        assert (made.job, made.index) == ("worker", 1)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: staging.StagingSummaryHook(output_dir="a", folder="b"),
-            "StagingSummaryHook got output_dir='a' and folder='b', which mean the same: remove folder.",
-        ),
-        (
-            lambda: staging.StagingSummaryHook(output_dir="a", save_steps=1, every_steps=2),
-            "StagingSummaryHook got save_steps=1 and every_steps=2, which mean the same: remove every_steps.",
-        ),
-        (
-            lambda: staging.StagingHook(stop_grace_period_secs=1, join_secs=2),
-            "StagingHook got stop_grace_period_secs=1 and join_secs=2, which mean the same: remove join_secs.",
-        ),
-        (
-            lambda: staging.Cluster({}, job_name="ps", job="ps"),
-            "Cluster got job_name='ps' and job='ps', which mean the same: remove job.",
-        ),
-        (
-            lambda: staging.Cluster({}, task_index=1, index=1),
-            "Cluster got task_index=1 and index=1, which mean the same: remove index.",
-        ),
-    ],
-)
-def test_an_argument_by_both_names_is_refused(call: Callable[[], Any], message: str) -> None:
-    with pytest.raises(TypeError) as refused:
-        call()
-    assert str(refused.value) == message
-
-
 def test_scalars_need_a_folder(graph: Any) -> None:
     with pytest.raises(ValueError, match="StagingSummaryHook got no output_dir"):
         staging.StagingSummaryHook()
-    with pytest.raises(ValueError, match="StagingSummaryHook got no folder"):
-        staging.StagingSummaryHook(folder="")
-    with pytest.raises(
-        ValueError, match=r"StagingSummaryHook got every_steps=0, expected a whole number from 1 to 2\*\*63 - 1\."
-    ):
-        staging.StagingSummaryHook(folder="logs", every_steps=0)
+    with pytest.raises(ValueError, match="StagingSummaryHook got no output_dir"):
+        staging.StagingSummaryHook(output_dir="")

@@ -198,7 +198,7 @@ def _of_source(source: Source, options: ReadOptions) -> CacheInput:
         numbers = itertools.count(start) if source.num_batches is None else range(start, source.num_batches)
         return (Block(source.batch(number), True, number + 1) for number in numbers if not source.is_left_out(number))
 
-    # Without what caches of earlier releases lack.
+    # With the names of the files, caches that exist would be built again.
     named = {key: value for key, value in source.fingerprint().items() if key not in ("seed", "epochs", "file_list")}
     key = {"source": named, "spec": _spec_text(source.spec, _rank), **_order_key(source)}
     return CacheInput(key, None, blocks, _is_repeatable(source))

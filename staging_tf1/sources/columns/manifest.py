@@ -119,21 +119,17 @@ def manifest_in(folder: str) -> Manifest | int | None:
     if fields["version"] != FORMAT_VERSION:
         return int(fields["version"])
     try:
-        _check_text(text, fields)
+        _check_text(text)
         return _from_json(fields)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _no_manifest(path, f"it is damaged ({shown(str(error))})") from error
 
 
-def _check_text(text: bytes, fields: dict[str, Any]) -> None:
+def _check_text(text: bytes) -> None:
     """Raise ValueError if the text was changed after it was written."""
     checksum = _CHECKSUM.search(text)
-    if checksum is not None:
-        if checksum[1].decode() != _digest(text[: checksum.start()]):
-            raise ValueError("its checksum differs: it was changed after the cache was built")
-    elif set(fields) != {"format", "version", *Manifest._fields}:
-        # Earlier releases wrote no checksum.
-        raise ValueError(f"it has the fields {', '.join(map(str, fields))}")
+    if checksum is None or checksum[1].decode() != _digest(text[: checksum.start()]):
+        raise ValueError("its checksum differs: it was changed after the cache was built")
 
 
 def _digest(body: bytes) -> str:
