@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import difflib
 import errno
-import functools
-import inspect
 import math
 import numbers
 import operator
@@ -19,7 +17,7 @@ import re
 import reprlib
 import stat
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -439,10 +437,6 @@ def _unwritable(caller: str, argument: str, name: str, code: int) -> OSError:
     return OSError(code, f"{caller} cannot write to {argument}={shown(name)}: {os.strerror(code)}", name)
 
 
-_Parameters = ParamSpec("_Parameters")
-_Result = TypeVar("_Result")
-
-
 def close_to(name: str, names: Iterable[str]) -> str:
     """Return a hint at the name that was meant, for the end of a message; "" if none is close.
 
@@ -451,66 +445,3 @@ def close_to(name: str, names: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(name, list(names), 1)
     return f" Did you mean {close[0]!r}?" if close else ""
-
-
-def only_known(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """Decorate a function so that its error for arguments that do not fit says what to write.
-
-    >>> @only_known
-    ... def staged(values, *, capacity=2):
-    ...     return values
-    >>> staged(1, capcity=3)
-    Traceback (most recent call last):
-    ...
-    TypeError: staged() got unknown argument 'capcity'. Did you mean 'capacity'?
-    """
-    parameters = list(inspect.signature(function).parameters.values())
-    is_method = parameters[0].name in ("self", "cls")
-    takes = _Takes(parameters[is_method:])
-
-    @functools.wraps(function)
-    def checked(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
-        name, caller = function.__name__, f"{function.__name__}()"
-        if name == "__init__":
-            # The __init__ of a subclass passes other arguments than its user.
-            inherited = type(args[0]).__init__ is checked
-            name = caller = type(args[0]).__name__ if inherited else function.__qualname__.split(".")[-2]
-        problem = takes.misfit(name, len(args) - is_method, kwargs)
-        if problem:
-            raise TypeError(f"{caller} {problem}")
-        return function(*args, **kwargs)
-
-    return checked
-
-
-class _Takes:
-    """The arguments that a function takes."""
-
-    def __init__(self, parameters: Sequence[inspect.Parameter]) -> None:
-        self._values = [item.name for item in parameters if item.kind is item.POSITIONAL_OR_KEYWORD]
-        self._options = [item.name for item in parameters if item.kind is item.KEYWORD_ONLY]
-        self._needed = [item.name for item in parameters if item.default is item.empty]
-
-    def misfit(self, name: str, given: int, named: Mapping[str, Any]) -> str:
-        """Say what does not fit if `name` is called with `given` values and `named` arguments; "" if all does."""
-        known = [*self._values, *self._options]
-        unknown = next((argument for argument in named if argument not in known), None)
-        if unknown is not None:
-            hint = close_to(unknown, known) or f" It takes {', '.join(known)}."
-            return f"got unknown argument {unknown!r}.{hint}"
-        if given > len(self._values):
-            return self._too_many(name, given)
-        missing = [argument for argument in self._needed if argument not in {*named, *self._values[:given]}]
-        values = [value for value in self._values if value in self._needed]
-        return f"got no {' and '.join(missing)}, which it needs: {self._call(name, values)}." if missing else ""
-
-    def _too_many(self, name: str, given: int) -> str:
-        call = self._call(name, self._values, self._options[:1])
-        cure = f" Pass options by name: {call}." if self._options else ""
-        return f"got {given} values, expected {len(self._values)}: {', '.join(self._values)}.{cure}"
-
-    def _call(self, name: str, values: Sequence[str], options: Sequence[str] = ()) -> str:
-        """Return a call with these values, and with the options that it needs, or else with these."""
-        options = [option for option in self._options if option in self._needed] or options
-        written = [f"{option}={32 if option == 'batch_size' else '...'}" for option in options]
-        return f"{name}({', '.join([*values, *written])})"

@@ -12,7 +12,7 @@ from typing import Any
 from absl import logging
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import flag, instance, only_known, refuse, seconds, shown
+from staging_tf1.arguments import flag, instance, refuse, seconds, shown
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.cluster.ledger import Ledger
 from staging_tf1.cluster.member import Member
@@ -83,7 +83,6 @@ class Cluster:
     True
     """
 
-    @only_known
     def __init__(
         self,
         jobs: Any = None,

@@ -16,7 +16,6 @@ from staging_tf1.arguments import (
     NAMED_AUTOTUNE,
     choice,
     having,
-    only_known,
     op_name,
     whole,
 )
@@ -100,7 +99,6 @@ class CustomRunner:
     [[0, 1, 2, 3], [4]]
     """
 
-    @only_known
     def __init__(
         self,
         source: Any,
@@ -149,7 +147,6 @@ class CustomRunner:
         self._sink, self.queue = sink, sink.queue
         self.placeholders = self._packed(sink.put.placeholders)
 
-    @only_known
     def get_inputs(self, batch_size: int | None = None) -> Any:
         """Return the tensors of the next batch, in the structure of the source's batches.
 
@@ -181,7 +178,6 @@ class CustomRunner:
         endless = all(isinstance(entry.source, Source) and entry.source.num_batches is None for entry in plan.inputs)
         return self._packed(self._sink.dequeue(size, partial=not endless))
 
-    @only_known
     def start_threads(self, sess: Any, coord: Any | None = None) -> list[threading.Thread]:
         """Start the feed threads in `sess`. A second call for the same session starts none.
 

@@ -14,7 +14,6 @@ from staging_tf1.arguments import (
     NAMED_AUTOTUNE,
     choice,
     flag,
-    only_known,
     op_name,
     whole,
 )
@@ -44,7 +43,6 @@ from staging_tf1.sources.spans import checked_spans
 _TWO_GIB = 2**31
 
 
-@only_known
 def staged(
     values: Any,
     *,

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from staging_tf1._tf import current_container, has_default_graph, is_inside, scope_device, tf
-from staging_tf1.arguments import only_known, op_name, shown
+from staging_tf1.arguments import op_name, shown
 from staging_tf1.errors import BuildError, SpecError
 from staging_tf1.graph.elements import declare, to_tensors, types_of
 from staging_tf1.graph.guards import building
@@ -64,7 +64,6 @@ class BaseStagingArea:
     # Whether one that is built again on the same line only warns.
     warns_of_repeats = False
 
-    @only_known
     def __init__(
         self,
         dtypes: Any,
@@ -96,7 +95,6 @@ class BaseStagingArea:
             counted_state_of(self.graph).areas.append(self)
 
     @classmethod
-    @only_known
     def from_tensors(
         cls: type[_Area],
         tensors: Any,

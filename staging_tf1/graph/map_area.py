@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import INT64_MAX, as_int, flag, only_known, shown
+from staging_tf1.arguments import INT64_MAX, as_int, flag, shown
 from staging_tf1.errors import SpecError
 from staging_tf1.graph.area_base import MISFIT, BaseStagingArea
 from staging_tf1.graph.elements import element_indices, is_variable
@@ -49,7 +49,6 @@ class MapStagingArea(BaseStagingArea):
     1 [b'early']
     """
 
-    @only_known
     def __init__(
         self,
         dtypes: Any,

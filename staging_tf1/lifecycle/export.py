@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import INT64_MAX, choice, only_known, path, refuse, whole
+from staging_tf1.arguments import INT64_MAX, choice, path, refuse, whole
 from staging_tf1.errors import BuildError, CheckpointError, StagingWarning, warn
 from staging_tf1.feed.checkpoint import shortened
 from staging_tf1.graph.dependencies import PYTHON_OPS, ancestors, functions_of
@@ -30,7 +30,6 @@ _CHANGES = re.compile(
 )
 
 
-@only_known
 def export_saved_model(
     folder: str,
     inputs: Mapping[str, Any],

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from staging_tf1._tf import forget_threads, is_closed, leave_to_close, tf
-from staging_tf1.arguments import flag, only_known, seconds, stall_secs_or_default
+from staging_tf1.arguments import flag, seconds, stall_secs_or_default
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.snapshot import copy_before_saving
 from staging_tf1.feed.checkpoint import guard_savers
@@ -70,7 +70,6 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
     [2 3]
     """
 
-    @only_known
     def __init__(
         self,
         *,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from staging_tf1._tf import tf
-from staging_tf1.arguments import INT64_MAX, only_known, refuse, shown, whole
+from staging_tf1.arguments import INT64_MAX, refuse, shown, whole
 from staging_tf1.errors import CheckpointError, ResumeError, StagingWarning, warn
 from staging_tf1.feed.resume import differences
 from staging_tf1.graph.position import DYNAMIC, SHARE, Fingerprint, Saved, parsed_position
@@ -37,7 +37,6 @@ class StepRecords(NamedTuple):
     origins: list[tuple[RecordOrigin, ...]]
 
 
-@only_known
 def records_of_step(
     source: RecordSource, checkpoint: str | os.PathLike[str] | Mapping[str, Any], step: int, *, name: str | None = None
 ) -> list[StepRecords]:

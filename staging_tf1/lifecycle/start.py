@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf, unwrapped_session
-from staging_tf1.arguments import flag, having, only_known, stall_secs_or_default
+from staging_tf1.arguments import flag, having, stall_secs_or_default
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of, placed_in
 from staging_tf1.feed.pipeline_run import end_stopped
 from staging_tf1.feed.prepare import prepare
@@ -21,7 +21,6 @@ from staging_tf1.watch.snapshot import Observer
 from staging_tf1.watch.stall import StallRule
 
 
-@only_known
 def start(
     sess: Any | None = None,
     coord: Any | None = None,

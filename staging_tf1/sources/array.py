@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.arguments import only_known
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.batches import Options
 from staging_tf1.sources.content import Content, content_of_columns
@@ -42,7 +41,6 @@ class ArraySource(RecordSource):
     (3, [8, 9])
     """
 
-    @only_known
     def __init__(
         self,
         arrays: Any,

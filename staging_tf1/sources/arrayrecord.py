@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from staging_tf1.arguments import only_known
 from staging_tf1.errors import StagingWarning, warn
 from staging_tf1.sources.batches import Options
 from staging_tf1.sources.files.arrayrecord_read import ArrayRecordFiles
@@ -51,7 +50,6 @@ class ArrayRecordSource(SerializedSource):
       TypeError, ValueError: an argument is invalid.
     """
 
-    @only_known
     def __init__(
         self,
         files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from staging_tf1 import arguments
-from staging_tf1.arguments import INT64_MAX, MOST_THREADS, only_known
+from staging_tf1.arguments import INT64_MAX, MOST_THREADS
 from staging_tf1.errors import RecordFileError
 from staging_tf1.sources.batches import Options
 from staging_tf1.sources.columns.build import Build, built
@@ -26,7 +26,6 @@ from staging_tf1.spec import ArraySpec, pack, with_batch_dim
 __all__ = ["CachedSource", "build_cache", "cached"]
 
 
-@only_known
 def cached(
     data: Any,
     path: Any,
@@ -162,7 +161,6 @@ class CachedSource(RecordSource):
       TypeError, ValueError: an argument is invalid.
     """
 
-    @only_known
     def __init__(
         self,
         path: Any,

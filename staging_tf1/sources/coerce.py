@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.arguments import INT64_MAX, only_known, refuse, shown, whole
+from staging_tf1.arguments import INT64_MAX, refuse, shown, whole
 from staging_tf1.sources.access import is_keras_sequence
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.sources.generator import GeneratorSource
@@ -19,7 +19,6 @@ from staging_tf1.spec.composite import is_composite_spec
 __all__ = ["as_source", "check_spec", "is_nest_of_arrays", "source_from"]
 
 
-@only_known
 def as_source(value: Any) -> Source | StreamSource:
     """Make a source from anything that yields batches.
 

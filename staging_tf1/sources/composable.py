@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from numpy.typing import ArrayLike
 
 from staging_tf1 import arguments
-from staging_tf1.arguments import INT32_MAX, INT64_MAX, UNSET, only_known
+from staging_tf1.arguments import INT32_MAX, INT64_MAX, UNSET
 from staging_tf1.sources.base import Source, check_parsed
 from staging_tf1.sources.batches import Batches, draw_seed
 from staging_tf1.sources.lengths import checked_lengths, grouped
@@ -117,7 +117,6 @@ class Composable(Source):
             raise ValueError(f"without() leaves none of {chosen.size} records, expected at least one.")
         return self._rearranged(left_out=left_out)
 
-    @only_known
     def split(self: _Source, fraction: float, seed: int, *, key: ArrayLike | None = None) -> tuple[_Source, _Source]:
         """Divide the records into two sources, such as training and validation.
 
@@ -156,7 +155,6 @@ class Composable(Source):
             )
         return self._narrowed(parts[0]), self._narrowed(parts[1])
 
-    @only_known
     def pad(self: _Source, to: Any = None, *, value: Any = 0, mask: bool = False) -> _Source:
         """Return the source that pads its records to a common size, instead of requiring one size.
 
@@ -207,7 +205,6 @@ class Composable(Source):
         """
         return self._arranged("ragged()", layout=RaggedRows(rank))
 
-    @only_known
     def by_length(self: _Source, lengths: ArrayLike, *, group: int | None = None, block: int = 50) -> _Source:
         """Return the source whose batches hold records of similar length, so that `pad` adds little.
 
@@ -232,7 +229,6 @@ class Composable(Source):
         block = arguments.whole("by_length()", "block", block, 1, INT32_MAX, "groups")
         return self._arranged("by_length()", arrangement=grouped(array, group, block))
 
-    @only_known
     def weighted(
         self: _Source,
         weights: ArrayLike,
@@ -260,7 +256,6 @@ class Composable(Source):
         """
         return self._sampled("weighted()", weights, num_records, seed)
 
-    @only_known
     def balanced(
         self: _Source,
         labels: ArrayLike,
@@ -294,7 +289,6 @@ class Composable(Source):
             options = dataclasses.replace(options, seed=arguments.seed(caller, seed))
         return self._arranged(caller, arrangement=sampling(caller, weights, total, num_records), options=options)
 
-    @only_known
     def with_options(
         self: _Source,
         *,

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.arguments import only_known
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.batches import Arrangement, Options
@@ -21,7 +20,6 @@ from staging_tf1.spec import flatten, pack, with_batch_dim
 __all__ = ["Concatenation", "concatenate"]
 
 
-@only_known
 def concatenate(sources: Iterable[RecordSource]) -> RecordSource:
     """Make one source of all records of several sources: first those of the first one, and so on.
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from staging_tf1.arguments import batch_start, choice, instance, only_known, refuse, shown
+from staging_tf1.arguments import batch_start, choice, instance, refuse, shown
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.base import StreamSource
 from staging_tf1.spec import as_leaf_spec, flatten_with_paths, infer_spec, map_structure, pack
@@ -48,7 +48,6 @@ class GeneratorSource(StreamSource):
     [[0, 1], [1, 2], [2, 3]]
     """
 
-    @only_known
     def __init__(
         self,
         generator_fn: Callable[[], Iterable[Any]] | Iterable[Any],

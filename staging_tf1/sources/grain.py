@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from staging_tf1 import arguments
-from staging_tf1.arguments import only_known
 from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources.base import Source, StreamSource
 from staging_tf1.sources.batches import Memo
@@ -33,7 +32,6 @@ __all__ = ["GrainIterSource", "GrainMapSource", "GrainSource", "is_grain"]
 _STATES_KEPT = 1024
 
 
-@only_known
 def GrainSource(dataset: Any) -> GrainMapSource | GrainIterSource:
     """Create a source from a Grain pipeline whose elements are batches: it must contain `.batch(n)`.
 
@@ -126,7 +124,6 @@ class GrainMapSource(Source):
         batch = _as_arrays(self._dataset[index], index)
         return pack(self.spec, conform(self.spec, batch, f"GrainSource: batch {index}"))
 
-    @only_known
     def shard(self, index: int, count: int) -> GrainMapSource:
         """Return the source of every `count`-th batch, starting with batch `index`.
 

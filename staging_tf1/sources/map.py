@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from staging_tf1 import arguments
-from staging_tf1.arguments import MOST_THREADS, only_known
+from staging_tf1.arguments import MOST_THREADS
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.access import Fetched, access_to, joined
 from staging_tf1.sources.bad_records import BadRecords
@@ -85,7 +85,6 @@ class MapSource(RecordSource):
       TypeError, ValueError: an argument is invalid.
     """
 
-    @only_known
     def __init__(
         self,
         dataset: Any,

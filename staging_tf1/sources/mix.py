@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from staging_tf1 import arguments
-from staging_tf1.arguments import only_known
 from staging_tf1.sources.batches import Options
 from staging_tf1.sources.concatenate import Concatenation
 from staging_tf1.sources.order import CHUNK, Order
@@ -28,7 +27,6 @@ _CALLER = "mix()"
 _MOST_CHUNKS = 4
 
 
-@only_known
 def mix(
     sources: Iterable[RecordSource],
     weights: Sequence[float]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from staging_tf1 import arguments
-from staging_tf1.arguments import INT64_MAX, only_known
+from staging_tf1.arguments import INT64_MAX
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.batches import Arrangement, Batches, Layout, Options
 from staging_tf1.sources.composable import Composable
@@ -98,7 +98,6 @@ class RecordSource(Composable):
       TypeError, ValueError: an argument is invalid.
     """
 
-    @only_known
     def __init__(
         self,
         num_records: int,
@@ -396,7 +395,6 @@ class RecordSource(Composable):
     def _checked_index(self, index: Any) -> int:
         return arguments.index_below(self._owner, index, self.num_batches)
 
-    @only_known
     def shard(self: _Source, index: int, count: int) -> _Source:
         """Return the source of every `count`-th record, starting with record `index`. See `Source.shard`."""
         index, count = arguments.shard(self._owner, (index, count), self.num_records)
@@ -404,7 +402,6 @@ class RecordSource(Composable):
         whole = own_index + own_count * index, own_count * count
         return self._rearranged(options=dataclasses.replace(self._batching.options, shard=whole))
 
-    @only_known
     def packed(self, length: int, lengths: ArrayLike, *, value: Any = 0) -> RecordSource:
         """Return the source of rows of one length that hold several records each, so that little is padded.
 

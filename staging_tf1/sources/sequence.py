@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from staging_tf1 import arguments
-from staging_tf1.arguments import only_known
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.batches import Options
 from staging_tf1.sources.content import Content, content_of_items
@@ -45,7 +44,6 @@ class SequenceSource(RecordSource):
 
     _rows_are_records = False
 
-    @only_known
     def __init__(
         self,
         sequence: Any,

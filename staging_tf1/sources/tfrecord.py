@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-from staging_tf1.arguments import choice, flag, only_known
+from staging_tf1.arguments import choice, flag
 from staging_tf1.sources.batches import Options
 from staging_tf1.sources.files.local_copies import checked
 from staging_tf1.sources.files.record_paths import matching_files
@@ -76,7 +76,6 @@ class TFRecordSource(SerializedSource):
       TypeError, ValueError: an argument is invalid.
     """
 
-    @only_known
     def __init__(
         self,
         files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],

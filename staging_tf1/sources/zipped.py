@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from staging_tf1 import arguments
-from staging_tf1.arguments import only_known
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.batches import Options
 from staging_tf1.sources.blocks import has_blocks
@@ -21,7 +20,6 @@ __all__ = ["Zipped", "zip_records"]
 _CALLER = "zip_records()"
 
 
-@only_known
 def zip_records(sources: Any) -> RecordSource:
     """Make one source whose record `i` holds record `i` of each source, as `tf.data.Dataset.zip` does.
 

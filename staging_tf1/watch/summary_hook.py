@@ -8,7 +8,6 @@ from typing import Any
 
 from staging_tf1 import arguments
 from staging_tf1._tf import run_unwrapped, tf
-from staging_tf1.arguments import only_known
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
 from staging_tf1.watch.stats import PipelineStats, stats_of
 
@@ -34,7 +33,6 @@ class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
     >>> hook = StagingSummaryHook(output_dir="logs", save_steps=100)
     """
 
-    @only_known
     def __init__(
         self,
         *,

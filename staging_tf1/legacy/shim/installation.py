@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
-from staging_tf1.arguments import flag, names, only_known, seconds, stall_secs_or_default
+from staging_tf1.arguments import flag, names, seconds, stall_secs_or_default
 from staging_tf1.legacy.shim import (
     graphs,
     keras_graphs,
@@ -43,7 +43,6 @@ _wrapped = False  # whether runs are compiled and watched
 _lending: tuple[Finder, Origin] | None = None
 
 
-@only_known
 def install(
     *,
     packages: Iterable[str] = (),

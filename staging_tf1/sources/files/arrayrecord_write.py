@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from staging_tf1.arguments import only_known
 from staging_tf1.sources.files.arrayrecord_read import array_record_module
 from staging_tf1.sources.files.record_write import Output, write_records
 
@@ -18,7 +17,6 @@ ARRAY_RECORD_SUFFIXES = (".array_record", ".arrayrecord")
 _OPTIONS = "group_size:1"
 
 
-@only_known
 def write_array_records(
     arrays: Mapping[str, Any] | Iterable[bytes],
     out: str | os.PathLike[str],

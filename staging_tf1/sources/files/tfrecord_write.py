@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.arguments import only_known, scheme_of
+from staging_tf1.arguments import scheme_of
 from staging_tf1.sources.files.record_write import Output, write_records
 from staging_tf1.sources.files.tfrecord_frames import FRAMING_BYTES, masked_crcs
 from staging_tf1.sources.files.tfrecord_index import RecordIndex, index_file, save_index
@@ -21,7 +21,6 @@ __all__ = ["write_tfrecords"]
 _BATCH = 256
 
 
-@only_known
 def write_tfrecords(
     arrays: Mapping[str, Any] | Iterable[bytes],
     out: str | os.PathLike[str],
