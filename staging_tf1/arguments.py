@@ -357,36 +357,6 @@ def scheme_of(path: str) -> str:
     return found[0] if found else ""
 
 
-def depth_of(nest: Any) -> int | None:
-    """Return how deep dicts, lists and tuples are nested; None if one contains itself.
-
-    >>> depth_of({"x": [1, 2]}), depth_of(3)
-    (2, 0)
-    """
-    open_now: list[tuple[int, Any]] = [(0, iter([nest]))]
-    above, done, deepest = set[int](), set[int](), 0
-    while open_now:
-        number, rest = open_now[-1]
-        child = next(rest, UNSET)
-        if child is UNSET:
-            open_now.pop()
-            above.discard(number)
-            done.add(number)
-        elif id(child) in above:
-            return None
-        elif isinstance(child, (Mapping, list, tuple)) and id(child) not in done:
-            deepest = max(deepest, len(open_now))
-            above.add(id(child))
-            open_now.append((id(child), iter(child.values() if isinstance(child, Mapping) else child)))
-    return deepest
-
-
-def endless(nest: Any) -> str:
-    """Say why Python cannot walk through a nest."""
-    depth = depth_of(nest)
-    return "contains itself" if depth is None else f"is nested {depth} levels deep"
-
-
 def kind_of_file(name: str) -> str | None:
     """Name the kind of a file that is not regular: "a named pipe". None for a regular file."""
     mode = os.stat(name).st_mode

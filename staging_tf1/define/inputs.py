@@ -23,7 +23,7 @@ from staging_tf1.sources import GeneratorSource, Source, StreamSource
 from staging_tf1.sources.coerce import check_spec, source_from
 from staging_tf1.sources.reshard import BY_BATCHES, DATA_SERVICE, MAP_SEED
 from staging_tf1.sources.spans import end_of, next_kept
-from staging_tf1.spec import component_name, flatten_with_paths, refuse_endless
+from staging_tf1.spec import component_name, flatten_with_paths
 from staging_tf1.spec.arrays import as_array, describe
 
 
@@ -104,10 +104,7 @@ def element_bytes(entry: Input) -> int | None:
 def _is_nest_of_tensors(values: Any, caller: str) -> bool:
     if isinstance(values, (Source, StreamSource)):
         return False
-    try:
-        leaves = tf.nest.flatten(values, expand_composites=True)
-    except RecursionError:
-        refuse_endless(values, caller)
+    leaves = tf.nest.flatten(values, expand_composites=True)
     tensors = [leaf for leaf in leaves if tf.is_tensor(leaf) or isinstance(leaf, tf.Variable)]
     if not tensors:
         if isinstance(values, (dict, tuple)) or (tf.nest.is_nested(values) and not isinstance(values, list)):

@@ -91,7 +91,7 @@ class ArraySource(RecordSource):
 
 
 def _check_arrays(arrays: Any) -> tuple[Any, list[np.ndarray[Any, Any]]]:
-    names = component_paths(arrays, "ArraySource")
+    names = component_paths(arrays)
     checked = {path: _check_array(path, value) for path, value in flatten_up_to(names, arrays, "ArraySource")}
     if not checked:
         raise SpecError(f"ArraySource got {arrays!r}, which holds no array. Pass a dict, a tuple or one array.")

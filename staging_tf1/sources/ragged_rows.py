@@ -43,7 +43,7 @@ class RaggedRows:
 
     def planned(self, first: Any, where: str) -> RaggedPlan:
         """Return how to lay out records like `first`. Raises ValueError if `rank` does not fit them."""
-        like = component_paths(first, where)
+        like = component_paths(first)
         named = flatten_up_to(like, first, where)
         paths = [path for path, _ in named]
         unknown = [key for key in self.rank if key not in paths] if isinstance(self.rank, Mapping) else []

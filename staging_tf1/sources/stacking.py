@@ -211,7 +211,7 @@ def aligned_batch(batch: Any, where: str) -> Any:
 
     Raises SpecError if a component is no array with rows.
     """
-    paths = component_paths(batch, where)
+    paths = component_paths(batch)
     arrays: list[Any] = []
     for path, leaf in flatten_up_to(paths, batch, where):
         if is_composite(leaf):

@@ -9,11 +9,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from staging_tf1.arguments import endless
 from staging_tf1.errors import SpecError
 from staging_tf1.spec.arrays import as_array, as_numpy_dtype, as_shape, describe, is_plain_list, kind_of
 from staging_tf1.spec.composite import as_composite, composite_spec, is_composite, is_composite_spec
@@ -81,24 +80,14 @@ def _is_mapping(value: object) -> bool:
 def flatten_with_paths(structure: Any) -> list[tuple[str, Any]]:
     """Return the leaves in `tf.nest` order, each with its path.
 
-    Raises SpecError if two leaves have the same path, or the structure contains itself.
+    Raises SpecError if two leaves have the same path.
 
     >>> flatten_with_paths({"obs": {"pixels": 1}, "action": (2, 3)})
     [('action[0]', 2), ('action[1]', 3), ('obs.pixels', 1)]
     """
-    try:
-        leaves = list(_walk(structure, ""))
-    except RecursionError:
-        refuse_endless(structure)
+    leaves = list(_walk(structure, ""))
     _check_paths([path for path, _ in leaves])
     return leaves
-
-
-def refuse_endless(structure: Any, owner: str = "the components") -> NoReturn:
-    """Raise the error for a structure that contains itself, or is nested too deep."""
-    raise SpecError(
-        f"{owner} got {kind_of(structure)} that {endless(structure)}. Pass a dict, tuple or list of arrays."
-    ) from None
 
 
 def _check_paths(paths: list[str]) -> None:
@@ -141,19 +130,12 @@ def _join(path: str, key: str | int) -> str:
 
 def flatten(structure: Any) -> list[Any]:
     """Return the leaves in `tf.nest` order: dicts by sorted key, the rest in order."""
-    try:
-        return _flatten(structure)
-    except RecursionError:
-        refuse_endless(structure)
-
-
-def _flatten(structure: Any) -> list[Any]:
     if not is_structure(structure):
         return [structure]
     children = [structure[key] for key in _sorted_keys(structure)] if _is_mapping(structure) else structure
     if not any(map(is_structure, children)):  # the common case: a flat batch
         return list(children)
-    return [leaf for child in children for leaf in _flatten(child)]
+    return [leaf for child in children for leaf in flatten(child)]
 
 
 def pack(structure: Any, leaves: Iterable[Any]) -> Any:
@@ -287,7 +269,7 @@ def component_spec(value: Any, name: str | None, where: str) -> Any:
 
 def spec_of(values: Any, owner: str, leaf_spec: Callable[[Any, str | None, str], Any]) -> Any:
     """Return the spec of a nest of values, with `leaf_spec(value, name, where)` for each."""
-    paths = component_paths(values, owner)
+    paths = component_paths(values)
     named = flatten_up_to(paths, values, owner)
     return pack(paths, [leaf_spec(value, path or None, f"{owner}: {component_name(path)}") for path, value in named])
 
@@ -333,17 +315,14 @@ def bytes_per_batch(spec: Any, batch_size: int) -> int | None:
     return total
 
 
-def component_paths(value: Any, owner: str = "the batch") -> Any:
+def component_paths(value: Any) -> Any:
     """Build the structure of `value` with each component (or list of plain values) replaced by its path.
 
     >>> component_paths(({"x": [1, 2]}, 3))
     ({'x': '[0].x'}, '[1]')
     """
-    try:
-        paths = _component_paths(value, "")
-    except RecursionError:
-        refuse_endless(value, owner)
-    _check_paths(_flatten(paths))
+    paths = _component_paths(value, "")
+    _check_paths(flatten(paths))
     return paths
 
 

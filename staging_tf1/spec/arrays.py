@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 
-from staging_tf1.arguments import endless
 from staging_tf1.errors import SpecError
 
 __all__ = [
@@ -194,10 +193,6 @@ def _converted(value: Any, dtype: np.dtype[Any] | None, where: str) -> np.ndarra
         array = np.asanyarray(value)
     except (SpecError, MemoryError):
         raise
-    except RecursionError:
-        raise SpecError(
-            f"{where} got {kind_of(value)} that {endless(value)}. Pass arrays, or lists of numbers."
-        ) from None
     except Exception as error:  # `__array__` is user code and may raise anything
         if is_of_tensorflow(value):
             raise SpecError(f"{where} got {kind_of(value)}, expected an array.{_cure(value)}") from None

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import logging
 
-from staging_tf1.arguments import depth_of
 from staging_tf1.errors import RecordFileError, SpecError
 from staging_tf1.progress import is_terminal, tqdm_bar
 from staging_tf1.sources.columns import folder
@@ -26,13 +25,11 @@ from staging_tf1.sources.columns.manifest import (
     encoded,
     new_token,
 )
-from staging_tf1.spec import component_name, component_paths, flatten, flatten_up_to, pack, refuse_endless
+from staging_tf1.spec import component_name, component_paths, flatten, flatten_up_to, pack
 from staging_tf1.spec.arrays import as_array, describe, is_plain
 
 # Seconds between two reports to waiting processes, and between two savings of the progress, which need an fsync.
 _REPORT_SECS, _SAVE_SECS = 1.0, 5.0
-# The deepest nest of a record. Python walks through nests and JSON recursively.
-_DEEPEST = 200
 
 
 class Build(NamedTuple):
@@ -230,9 +227,7 @@ class RecordWriter:
         return count
 
     def _begin(self, value: Any, stacked: bool, where: str) -> None:
-        if (depth_of(value) or 0) > _DEEPEST:
-            refuse_endless(value, where)
-        self._paths = component_paths(value, where)
+        self._paths = component_paths(value)
         paths = flatten(self._paths)
         if not paths:
             raise SpecError(f"{where} has no component, expected at least one array.")
