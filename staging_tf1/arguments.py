@@ -33,6 +33,7 @@ NAMED_AUTOTUNE = f"{AUTOTUNE} (AUTOTUNE)"
 # 31 years. Some systems overflow on longer waits.
 MOST_SECS = 10**9
 STALL_ENVIRONMENT = "STAGING_TF1_STALL_SECS"
+CACHE_ENVIRONMENT = "STAGING_TF1_CACHE"
 # Longer than a step takes, even the first one, and shorter than a user's patience.
 _STALL_SECS = 30.0
 
@@ -400,6 +401,18 @@ def folder(caller: str, argument: str, value: Any, schemes: Collection[str]) -> 
         kind = kind_of_file(name) or "a file"
         raise ValueError(f"{caller} got {argument}={shown(name)}, which is {kind}, expected the path of a folder.")
     return name
+
+
+def cache_dir() -> str:
+    """Return the folder for what can be made or fetched again: $STAGING_TF1_CACHE, or one in the user's cache folder.
+
+    Raises ValueError if the environment does not name a folder of this machine.
+    """
+    chosen = os.environ.get(CACHE_ENVIRONMENT)
+    if chosen:
+        return os.path.abspath(path("the environment", CACHE_ENVIRONMENT, chosen))
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(home, "staging_tf1")
 
 
 def _unwritable(caller: str, argument: str, name: str, code: int) -> OSError:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import os
+import sys
 from typing import Any
 
 from tqdm import tqdm
@@ -14,7 +17,6 @@ from staging_tf1.sources.cached import build_cache
 from staging_tf1.sources.columns.folder import cache_path, damaged, opened, remove
 from staging_tf1.sources.columns.manifest import Manifest
 from staging_tf1.spec.arrays import describe
-from staging_tf1.user_module import NoSuchModule, user_module
 
 _PROG = "staging-tf1 cache"
 _EPILOG = """
@@ -120,10 +122,16 @@ def _named(name: str) -> Any:
     module, colon, attributes = name.partition(":")
     if not (module and colon and attributes) or module.startswith("."):
         raise ValueError(f"{_PROG} build got {name!r}, expected MODULE:NAME, such as my_module:train_data.")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
     try:
-        value: Any = user_module(module)
-    except NoSuchModule as error:
-        raise ValueError(f"{_PROG} build: {error} Check the name.") from None
+        value: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name not in (module, module.partition(".")[0]):
+            raise
+        raise ValueError(
+            f"{_PROG} build: found no module {module!r} in {os.getcwd()} or in the installed packages. Check the name."
+        ) from None
     for attribute in attributes.split("."):
         if not hasattr(value, attribute):
             raise ValueError(f"{_PROG} build: module {module!r} has no {attributes!r}. Check the name in {name!r}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from staging_tf1.arguments import CACHE_ENVIRONMENT
 from staging_tf1.cli.arguments import OneLineParser, complain
 from staging_tf1.legacy.contrib import store
 
@@ -14,7 +15,7 @@ examples:
   staging-tf1 contrib fetch --wheel tensorflow-1.15.5-cp37-cp37m-manylinux2010_x86_64.whl
 
 Fetches the Python files of tf.contrib from the wheel of TensorFlow 1.15.5 (110 MB, with pip), keeps them (8 MB) in the
-folder that {store.ENVIRONMENT_NAME} names, by default ~/.cache/staging_tf1, and deletes the wheel. Programs under
+folder that {CACHE_ENVIRONMENT} names, by default ~/.cache/staging_tf1, and deletes the wheel. Programs under
 `staging-tf1 run` then find tf.contrib there. The files are TensorFlow's, under its license (Apache-2.0).
 """
 
@@ -24,7 +25,7 @@ def main(argv: list[str]) -> int:
     options = make_parser().parse_args(argv)
     try:
         return {"fetch": _fetch, "show": _show, "remove": _remove}[options.action](options)
-    except (store.ContribError, OSError) as error:
+    except (store.ContribError, OSError, ValueError) as error:
         complain(_PROG, error)
         return 1
 

@@ -15,6 +15,7 @@ import pytest
 from forked import QUIET, ForkServer
 from legacy_support import Run, last_json
 
+from staging_tf1.arguments import CACHE_ENVIRONMENT
 from staging_tf1.legacy.contrib import homes, loader, store
 from staging_tf1.legacy.shim import scipy_images
 
@@ -244,7 +245,7 @@ def test_python_2_is_named(staging_run: Run, tmp_path: Path) -> None:
 @pytest.fixture
 def contrib(tmp_path: Path) -> Any:
     def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, store.ENVIRONMENT_NAME: str(tmp_path / "cache"), **env}
+        environment = {**os.environ, CACHE_ENVIRONMENT: str(tmp_path / "cache"), **env}
         command = [sys.executable, "-m", "staging_tf1", "contrib", *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, check=False)
 
@@ -260,6 +261,11 @@ def test_without_an_index_the_command_says_so_in_one_line(contrib: Any, tmp_path
     for action in ("show", "remove"):
         ran = contrib(action)
         assert ran.returncode == 1 and "does not exist. Fetch it: staging-tf1 contrib fetch" in ran.stderr
+    ran = contrib("show", STAGING_TF1_CACHE="s3://bucket")
+    assert ran.returncode == 1
+    assert ran.stderr.startswith(
+        "staging-tf1 contrib: the environment got STAGING_TF1_CACHE='s3://bucket', expected a path"
+    )
 
 
 def _wheel(folder: Path) -> Path:
@@ -278,7 +284,7 @@ def test_another_wheel_is_refused(contrib: Any, tmp_path: Path) -> None:
 
 
 def test_the_files_are_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(store.ENVIRONMENT_NAME, str(tmp_path / "cache"))
+    monkeypatch.setenv(CACHE_ENVIRONMENT, str(tmp_path / "cache"))
     wheel = _wheel(tmp_path)
     monkeypatch.setattr(store, "_check", lambda path: None)
     assert store.fetch(str(wheel)) and not store.fetch("no file: it is there")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from staging_tf1.arguments import CACHE_ENVIRONMENT
 from staging_tf1.legacy.contrib import store
 
 FETCH_SECS = 300
@@ -22,7 +23,7 @@ def fetched(shared_folder: Path) -> str:
     """
     if store.fetched() is not None:
         return ""
-    os.environ[store.ENVIRONMENT_NAME] = str(shared_folder / "contrib")
+    os.environ[CACHE_ENVIRONMENT] = str(shared_folder / "contrib")
     with (shared_folder / "contrib.outcome").open("a+", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)

@@ -15,11 +15,11 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from staging_tf1.arguments import CACHE_ENVIRONMENT, cache_dir
 from staging_tf1.errors import StagingError
 from staging_tf1.legacy.shim.tensorflow_names import LENT_FILES
 from staging_tf1.progress import is_terminal, progress_bar
 
-ENVIRONMENT_NAME = "STAGING_TF1_CACHE"
 FETCH = "staging-tf1 contrib fetch"
 _WHEEL = "tensorflow-1.15.5-cp37-cp37m-manylinux2010_x86_64.whl"
 _SHA256 = "29831dda98d668067de75403b2fca0d06a2f026ef6f217fa2ca873c20b4ee4d3"
@@ -47,12 +47,9 @@ class ContribError(StagingError):
 def folder() -> str:
     """Return the folder of the files, whether it exists or not.
 
-    It is in the folder that STAGING_TF1_CACHE names, or else in `staging_tf1` of the user's cache folder
-    (XDG_CACHE_HOME, by default ~/.cache).
+    It is in `staging_tf1.arguments.cache_dir()`.
     """
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    cache = os.environ.get(ENVIRONMENT_NAME) or os.path.join(home, "staging_tf1")
-    return os.path.join(os.path.abspath(cache), "contrib-1.15.5")
+    return os.path.join(cache_dir(), "contrib-1.15.5")
 
 
 def fetched() -> str | None:
@@ -85,7 +82,7 @@ def fetch(wheel: str | None = None) -> bool:
                 if not os.path.isdir(path):  # another process was faster
                     raise
     except OSError as error:
-        raise ContribError(f"{path} cannot be written: {error}. {ENVIRONMENT_NAME} names another folder.") from error
+        raise ContribError(f"{path} cannot be written: {error}. {CACHE_ENVIRONMENT} names another folder.") from error
     return True
 
 

@@ -283,6 +283,11 @@ def arguments(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
+def position(node: ast.AST) -> tuple[int, int]:
+    """Return the line and the column of a node."""
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
 def is_open(call: ast.Call) -> bool:
     """Whether a call has arguments that the text does not show: ``*args`` or ``**options``."""
     return any(keyword.arg is None for keyword in call.keywords) or any(

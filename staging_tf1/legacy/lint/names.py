@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from staging_tf1.legacy.lint.module import Module, Use, method, receiver
+from staging_tf1.legacy.lint.module import Module, Use, method, position, receiver
 from staging_tf1.legacy.lint.rule import RESTORED, Mistakes, Rule
 from staging_tf1.legacy.moved_names import CONTRIB, instead_of, is_restored, short, what_is_missing
 
@@ -70,7 +70,7 @@ def keras_two(module: Module) -> Mistakes:
     ]
     if not uses:
         return
-    node, full = min(uses, key=lambda use: _position(use[0]))
+    node, full = min(uses, key=lambda use: position(use[0]))
     more = f" (and {len(uses) - 1} more in this file)" if len(uses) > 1 else ""
     yield (
         node,
@@ -101,13 +101,9 @@ def _one_per_line(module: Module, package: str, *, written_out: bool = True) -> 
             continue  # the file itself handles the missing name
         if not use.imported and (_is_guarded(module, use, "AttributeError") or (written_out and not _says(use, last))):
             continue
-        by_line.setdefault(_position(use.node)[0], (use.node, full))
+        by_line.setdefault(position(use.node)[0], (use.node, full))
     for line in sorted(by_line):
         yield by_line[line]
-
-
-def _position(node: ast.AST) -> tuple[int, int]:
-    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
 def _says(use: Use, word: str) -> bool:

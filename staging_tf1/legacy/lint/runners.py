@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from staging_tf1.legacy.lint.module import Module, argument, arguments, method, receiver
+from staging_tf1.legacy.lint.module import Module, argument, arguments, method, position, receiver
 from staging_tf1.legacy.lint.rule import Mistakes, Rule
 
 _PLAIN_SESSION = re.compile(r"tensorflow\.(Interactive)?Session")
@@ -93,15 +93,15 @@ def _is_new_at(module: Module, start: ast.Call, session: ast.Name) -> bool:
     if isinstance(given, ast.Name) and module.bindings(given) is not module.bindings(session):
         return False
     bindings = module.bindings(session) or []
-    before = [binding for binding in bindings if _position(binding.node) < _position(start)]
+    before = [binding for binding in bindings if position(binding.node) < position(start)]
     opened = before[-1].value if before else None
-    between = [binding for binding in bindings if _position(start) < _position(binding.node) < _position(session)]
+    between = [binding for binding in bindings if position(start) < position(binding.node) < position(session)]
     if between or not isinstance(opened, ast.Call) or not _PLAIN_SESSION.fullmatch(module.full_name(opened.func)):
         return False
     if module.function(opened) is not module.function(start):
         return False
     for call in module.calls:
-        if not _position(opened) < _position(call) < _position(start):
+        if not position(opened) < position(call) < position(start):
             continue
         taken = any(isinstance(value, ast.Name) and value.id == session.id for value in arguments(call))
         if _initializes(module, call) or (taken and not module.full_name(call.func).startswith("tensorflow.train.")):
@@ -130,11 +130,7 @@ def _certainly_before(module: Module, first: ast.Call, second: ast.Call) -> bool
     """Whether one call runs before another on every way to it."""
     blocks = {(above, name) for above, name in module.out(second)}
     ways = ((above, name) for above, name in module.out(first) if isinstance(above, _BLOCKS))
-    return _position(first) < _position(second) and all(way in blocks for way in ways)
-
-
-def _position(node: ast.AST) -> tuple[int, int]:
-    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+    return position(first) < position(second) and all(way in blocks for way in ways)
 
 
 # ---- queues that nothing fills

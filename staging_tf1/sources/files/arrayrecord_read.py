@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from staging_tf1.arguments import scheme_of
+from staging_tf1.arguments import cache_dir, scheme_of
 from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.files.local_copies import LocalCopies
 from staging_tf1.sources.files.many_files import OpenFiles, RecordNumbers
 from staging_tf1.sources.files.os_errors import change_of, cure_of
 from staging_tf1.sources.files.remote import RemoteFile
-from staging_tf1.sources.files.tfrecord_index import cache_dir
 
 __all__ = ["ArrayRecordFiles", "array_record_module", "is_array_record"]
 
@@ -75,7 +74,7 @@ class ArrayRecordFiles:
         self.paths = names = [str(path) for path in paths]
         self.remote = [path for path in files if isinstance(path, RemoteFile)]
         if self.remote and copies is None:
-            copies = LocalCopies(str(cache_dir()))
+            copies = LocalCopies(cache_dir())
         states, counts, group_sizes = [], [], []
         for path, name in zip(files, names):
             local = _local_path(path, copies)

@@ -13,13 +13,11 @@ import dataclasses
 import hashlib
 import os
 import tempfile
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from staging_tf1 import arguments
-from staging_tf1.arguments import kind_of_file
+from staging_tf1.arguments import cache_dir, kind_of_file
 from staging_tf1.errors import CorruptRecordError, RecordFileError, StagingWarning, warn
 from staging_tf1.progress import SILENT_SECS, progress_bar
 from staging_tf1.replacing import replacing
@@ -33,7 +31,6 @@ __all__ = [
     "INDEX_SUFFIX",
     "UNPACKED_SUFFIX",
     "RecordIndex",
-    "cache_dir",
     "index_file",
     "open_index",
     "save_index",
@@ -157,17 +154,6 @@ def _existing(file: _File, skip_corrupt: bool) -> RecordIndex | None:
     return None
 
 
-def cache_dir() -> Path:
-    """Return the folder for indexes of files in read-only folders.
-
-    It is $STAGING_TF1_CACHE, or `staging_tf1` in the user's cache folder.
-    """
-    chosen = os.environ.get("STAGING_TF1_CACHE")
-    if chosen:
-        return Path(arguments.path("the environment", "STAGING_TF1_CACHE", chosen))
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "staging_tf1"
-
-
 def index_file(path: str | os.PathLike[str]) -> str:
     """Return the path of the index of a record file in a writable folder."""
     return os.fspath(path) + INDEX_SUFFIX
@@ -175,11 +161,11 @@ def index_file(path: str | os.PathLike[str]) -> str:
 
 def _paths(file: _File) -> list[str]:
     if isinstance(file, RemoteFile):
-        return [str(cache_dir() / f"{file.local_name}{INDEX_SUFFIX}")]
+        return [os.path.join(cache_dir(), f"{file.local_name}{INDEX_SUFFIX}")]
     # A name of another encoding is valid, too.
     absolute = os.fsencode(os.path.abspath(file.url))
     digest = hashlib.blake2b(absolute, digest_size=8).hexdigest()
-    return [index_file(file.url), str(cache_dir() / f"{os.path.basename(file.url)}-{digest}{INDEX_SUFFIX}")]
+    return [index_file(file.url), os.path.join(cache_dir(), f"{os.path.basename(file.url)}-{digest}{INDEX_SUFFIX}")]
 
 
 def _load(path: str, file: _File) -> RecordIndex | None:
@@ -247,7 +233,7 @@ def _create(file: _File, skip_corrupt: bool, delay_secs: float, copy: str | None
         return _create_from(copy, file, skip_corrupt, delay_secs)
     folder = cache_dir()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        os.makedirs(folder, exist_ok=True)
         # Found by no other process, and not renamed.
         with tempfile.TemporaryDirectory(prefix=".index-", dir=folder) as temporary:
             copy_to(file, copy := os.path.join(temporary, "copy"), delay_secs)

@@ -33,6 +33,7 @@ from typing import Any
 
 from table import ROWS, Row
 
+from staging_tf1.arguments import CACHE_ENVIRONMENT
 from staging_tf1.legacy.contrib import store
 
 HERE = Path(__file__).parent
@@ -150,7 +151,7 @@ def start(
         "PYTHONUNBUFFERED": "1",
         "MPLBACKEND": "Agg",
         "HOME": str(folder / "out"),
-        store.ENVIRONMENT_NAME: os.path.dirname(store.folder()),
+        CACHE_ENVIRONMENT: os.path.dirname(store.folder()),
         **{name: _placed(value, places) for name, value in row.environment.items()},
     }
     # -m: the program is a module

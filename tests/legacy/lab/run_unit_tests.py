@@ -29,6 +29,7 @@ from typing import Any
 from causes import CAUSES
 from run_lab import ORACLE, replace_block, version_of
 
+from staging_tf1.arguments import CACHE_ENVIRONMENT
 from staging_tf1.legacy.contrib import store
 
 HERE = Path(__file__).parent
@@ -102,7 +103,7 @@ def run_file(how: Sequence[str], file: Path, options: argparse.Namespace, label:
         "TEST_SRCDIR": str(checkout.parent),  # where tests look for their data
         "TEST_WORKSPACE": checkout.name,
         "TEST_TMPDIR": str(folder),
-        store.ENVIRONMENT_NAME: os.path.dirname(store.folder()),
+        CACHE_ENVIRONMENT: os.path.dirname(store.folder()),
     }
     with (folder / "output.txt").open("w") as log:
         for _ in range(RESTARTS):
