@@ -40,15 +40,15 @@ class Probe:
     # A scalar int32.
     size: Any
     # A scalar bool. None for what cannot be closed, and for a barrier.
-    closed: Any | None
+    closed: Any | None = None
     # In elements; 0 is unbounded.
-    capacity: int
+    capacity: int = 0
     # Elements that a dequeue leaves in a shuffle queue; 0 for everything else.
-    min_after_dequeue: int
+    min_after_dequeue: int = 0
     # Fail a waiting get, each in a run of its own. None for an accumulator: only the close of its session can.
-    wake_takers: tuple[Any, ...]
+    wake_takers: tuple[Any, ...] = ()
     # Lets a waiting put through, or fails it. None if none waits.
-    wake_putters: Any | None
+    wake_putters: Any | None = None
     # For `wake_takers`: the tensor of the key that the get waits for. None without keys.
     wake_key: Any | None = None
     # The number of elements of a barrier that lack a component.
@@ -137,10 +137,10 @@ def _probe_queue(op: Any) -> Probe:
     handle = op.outputs[0]
     close = tf.raw_ops.QueueCloseV2(handle=handle, cancel_pending_enqueues=True)
     return Probe(
-        name=f"queue '{op.name}'",
-        key=op.name,
-        kind="queue",
-        size=tf.raw_ops.QueueSizeV2(handle=handle),
+        f"queue '{op.name}'",
+        op.name,
+        "queue",
+        tf.raw_ops.QueueSizeV2(handle=handle),
         closed=tf.raw_ops.QueueIsClosedV2(handle=handle),
         capacity=max(0, int(op.get_attr("capacity"))),
         min_after_dequeue=int(op.get_attr("min_after_dequeue")) if op.type == "RandomShuffleQueueV2" else 0,
@@ -153,13 +153,11 @@ def _probe_barrier(op: Any) -> Probe:
     handle = op.outputs[0]
     close = tf.raw_ops.BarrierClose(handle=handle, cancel_pending_enqueues=True)
     return Probe(
-        name=f"barrier '{op.name}'",
-        key=op.name,
-        kind="barrier",
-        size=tf.raw_ops.BarrierReadySize(handle=handle),
-        closed=None,
+        f"barrier '{op.name}'",
+        op.name,
+        "barrier",
+        tf.raw_ops.BarrierReadySize(handle=handle),
         capacity=max(0, int(op.get_attr("capacity"))),
-        min_after_dequeue=0,
         wake_takers=(close,),
         wake_putters=close,
         incomplete=tf.raw_ops.BarrierIncompleteSize(handle=handle),
@@ -169,17 +167,7 @@ def _probe_barrier(op: Any) -> Probe:
 def _probe_accumulator(op: Any) -> Probe:
     is_resource = op.type.startswith("Resource")
     count = tf.raw_ops.ResourceAccumulatorNumAccumulated if is_resource else tf.raw_ops.AccumulatorNumAccumulated
-    return Probe(
-        name=f"accumulator '{op.name}'",
-        key=op.name,
-        kind="accumulator",
-        size=count(handle=op.outputs[0]),
-        closed=None,
-        capacity=0,
-        min_after_dequeue=0,
-        wake_takers=(),
-        wake_putters=None,
-    )
+    return Probe(f"accumulator '{op.name}'", op.name, "accumulator", count(handle=op.outputs[0]))
 
 
 def _probe_area(area: BaseStagingArea) -> Probe:
@@ -190,13 +178,11 @@ def _probe_area(area: BaseStagingArea) -> Probe:
         assert isinstance(area, MapStagingArea)
         wake_takers, wake_key = area.misfit_ops()
     return Probe(
-        name=str(area),
-        key=area_key(area.name),
-        kind="area",
-        size=area.size_op(),
-        closed=None,
+        str(area),
+        area_key(area.name),
+        "area",
+        area.size_op(),
         capacity=area.capacity,
-        min_after_dequeue=0,
         wake_takers=wake_takers,
         wake_putters=area.clear_op(),
         wake_key=wake_key,
