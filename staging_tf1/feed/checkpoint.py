@@ -52,7 +52,7 @@ def guard_savers(graph: Any) -> None:
 
 
 def guard_restores() -> None:
-    """Guard the restores and saves of graphs with pipelines.
+    """Guard the restores and saves of graphs with pipelines, and note the saves.
 
     Each saver restores a model whose pipelines have changed. That of a monitored session raises CheckpointError.
     """
@@ -75,7 +75,7 @@ def _is_guarded(graph: Any) -> bool:
     return graph is not None and (state_of(graph).savers.are_guarded or bool(pipelines_of(graph)))
 
 
-def graph_of(session: Any) -> Any:
+def _graph_of(session: Any) -> Any:
     """Return the graph of what a program passes to a saver: None without one. An eager call passes None."""
     return getattr(session, "graph", None)
 
@@ -124,7 +124,7 @@ def _initializing(prepare: Any) -> Any:
 
 def _guarded(restore: Any) -> Any:
     def guarded(self: Any, sess: Any, save_path: Any) -> None:
-        if save_path is None or not _is_guarded(graph_of(sess)):
+        if save_path is None or not _is_guarded(_graph_of(sess)):
             restore(self, sess, save_path)
             return
         restoration = _Restoration(self, sess, tf.compat.as_text(os.fspath(save_path)))
@@ -145,15 +145,19 @@ def _guarded(restore: Any) -> Any:
 
 def _explained(save: Any) -> Any:
     def explained(self: Any, sess: Any, save_path: Any, global_step: Any = None, *args: Any, **kwargs: Any) -> Any:
-        graph = graph_of(sess)
+        graph = _graph_of(sess)
         if _is_guarded(graph) and self is state_of(graph).savers.monitored:
             _refuse_pattern(os.fspath(save_path))
         try:
-            return save(self, sess, save_path, global_step, *args, **kwargs)
+            saved = save(self, sess, save_path, global_step, *args, **kwargs)
         except NO_ROOM as error:
             if not _is_guarded(graph):
                 raise
             raise after_failed_save(sess, save_path, global_step, shortened(error)) from error
+        last_save = None if graph is None else state_of(graph).savers.last_save
+        if last_save is not None:
+            last_save.note(self, save_path, global_step, args, kwargs)
+        return saved
 
     return explained
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from absl import logging
 
 from staging_tf1._tf import tf
-from staging_tf1.feed.checkpoint import graph_of
+from staging_tf1.feed.checkpoint import guard_restores
 from staging_tf1.graph.state import state_of
-
-# An attribute of the method of `Saver` that is followed.
-_FOLLOWED = "_staging_tf1_followed"
 
 
 class LastSave:
@@ -30,9 +26,7 @@ class LastSave:
     @classmethod
     def of(cls, graph: Any) -> LastSave:
         """Return that of a new session of `graph`. It knows of the saves from now on."""
-        if not hasattr(tf.train.Saver.save, _FOLLOWED):
-            # On the class, because a scaffold or a hook may have a saver that no collection has.
-            tf.train.Saver.save = _followed(tf.train.Saver.save)
+        guard_restores()
         last_save = state_of(graph).savers.last_save = cls()
         return last_save
 
@@ -55,17 +49,3 @@ class LastSave:
         if step is None or step != before:
             path = saver.save(session, path, step, *args, **kwargs)
         logging.warning("Saved %s; start again to continue.", path if step is None else f"at step {step}")
-
-
-def _followed(save: Any) -> Any:
-    @functools.wraps(save)
-    def followed(self: Any, sess: Any, save_path: Any, global_step: Any = None, *args: Any, **kwargs: Any) -> Any:
-        saved = save(self, sess, save_path, global_step, *args, **kwargs)
-        graph = graph_of(sess)
-        last = None if graph is None else state_of(graph).savers.last_save
-        if last is not None:
-            last.note(self, save_path, global_step, args, kwargs)
-        return saved
-
-    setattr(followed, _FOLLOWED, True)
-    return followed
