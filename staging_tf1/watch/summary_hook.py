@@ -40,7 +40,7 @@ class StagingSummaryHook(tf.train.SessionRunHook):  # type: ignore[misc]
         save_steps: int = _SAVE_STEPS,
     ) -> None:
         caller = "StagingSummaryHook"
-        if output_dir is None or output_dir == "":
+        if output_dir is None or (isinstance(output_dir, str) and not output_dir):
             raise ValueError(f"{caller} got no output_dir. Pass the folder that TensorBoard reads: output_dir='logs'.")
         self._folder = arguments.folder(caller, "output_dir", output_dir, tf.io.gfile.get_registered_schemes())
         self._save_steps = arguments.whole(caller, "save_steps", save_steps, 1, arguments.INT64_MAX)
