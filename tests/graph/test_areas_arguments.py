@@ -68,32 +68,6 @@ def graph() -> Any:
         ),
         ({"dtypes": [tf.int8], "shared_name": ""}, ValueError, "shared_name is empty"),
         (
-            {"dtypes": [tf.int8], "capacity": -3},
-            ValueError,
-            r" got capacity=-3, expected a whole number from 0 to 2\*\*63 - 1 \(elements; 0 is unbounded\)\.$",
-        ),
-        (
-            {"dtypes": [tf.int8], "capacity": 1.5},
-            TypeError,
-            r" got capacity=1\.5, expected a whole number from 0 to 2\*\*63 - 1 \(elements; 0 is unbounded\)\.$",
-        ),
-        (
-            {"dtypes": [tf.int8], "capacity": True},
-            TypeError,
-            r" got capacity=True, expected a whole number from 0 to 2\*\*63 - 1 \(elements; 0 is unbounded\)\.$",
-        ),
-        ({"dtypes": [tf.int8], "capacity": 2**63}, ValueError, "capacity=9223372036854775808"),
-        (
-            {"dtypes": [tf.int8], "memory_limit": -1},
-            ValueError,
-            r" got memory_limit=-1, expected a whole number from 0 to 2\*\*63 - 1 \(bytes; 0 is unbounded\)\.$",
-        ),
-        (
-            {"dtypes": [tf.int8], "memory_limit": "1G"},
-            TypeError,
-            r" got memory_limit='1G', expected a whole number from 0 to 2\*\*63 - 1 \(bytes; 0 is unbounded\)\.$",
-        ),
-        (
             {"dtypes": [tf.int32], "shapes": [[5]], "memory_limit": 19},
             SpecError,
             r"an element has 20 bytes, more than memory_limit=19",
