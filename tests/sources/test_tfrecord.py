@@ -325,7 +325,7 @@ def test_a_file_that_is_cut_during_the_run_is_named(write: Write, access: Any) -
     source = TFRecordSource(path, batch_size=4, epochs=1, access=access)
     source.batch(2)
     os.truncate(path, 30)
-    with pytest.raises(RecordFileError, match=rf"^record file {path} was truncated to 30 bytes while in use; its in"):
+    with pytest.raises(RecordFileError, match=rf"^record file {path} was truncated to 30 bytes while in use; it had"):
         source.batch(2)
 
 

@@ -11,7 +11,7 @@ import importlib
 import os
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,8 +19,7 @@ from staging_tf1.arguments import cache_dir, scheme_of
 from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.files.local_copies import LocalCopies
-from staging_tf1.sources.files.many_files import OpenFiles, RecordNumbers
-from staging_tf1.sources.files.os_errors import change_of, cure_of
+from staging_tf1.sources.files.many_files import OpenFile, OpenFiles, RecordNumbers
 from staging_tf1.sources.files.remote import RemoteFile
 
 __all__ = ["ArrayRecordFiles", "array_record_module", "is_array_record"]
@@ -154,42 +153,16 @@ def _local_path(path: str | RemoteFile, copies: LocalCopies | None) -> str:
     return copy
 
 
-class _State(NamedTuple):
-    """Size and modification time, which tell whether a file has changed."""
-
-    size: int
-    mtime_ns: int
-
-
-class _OpenFile:
-    """One open file. It stays readable if it is deleted."""
-
-    # A class attribute, because __del__ also runs after a failed __init__.
-    _descriptor = -1
-
-    def __init__(self, local: str, path: str, reader_class: Any, state: _State | None = None) -> None:
+class _OpenFile(OpenFile):
+    def __init__(self, local: str, path: str, reader_class: Any, state: tuple[int, int] | None = None) -> None:
         self._path = path
-        try:
-            self._descriptor = os.open(local, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        except OSError as error:
-            cannot = "cannot" if state is None else "can no longer"
-            message = f"ArrayRecord file {path} {cannot} be opened: {error.strerror}. {cure_of(error, '')}"
-            raise RecordFileError(message.rstrip()) from error
-        self.state = self._look()
-        if state is not None and self.state != state and not scheme_of(path):
-            raise RecordFileError(
-                f"ArrayRecord file {path} has changed since the source was created: "
-                f"{change_of(state, os.fstat(self._descriptor))}. Create the source again."
-            )
+        known = None if scheme_of(path) else state
+        super().__init__(f"ArrayRecord file {path}", local, known, None if state is None else "")
         self._check_signature()
         self._reader = reader_class(local, _OPTIONS, file_reader_buffer_size=_BUFFER_BYTES)
         if not self._reader.ok():
             raise self._broken()
         self.num_records = int(self._reader.num_records())
-
-    def __del__(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
 
     @property
     def group_size(self) -> int:
@@ -205,11 +178,7 @@ class _OpenFile:
         except RuntimeError:
             payloads, errors = self._read_singly(records)
         # Checked after the read, because the reader returns empty records beyond the end of a truncated file.
-        size = self._look().size
-        if size < self.state.size:
-            raise RecordFileError(
-                f"ArrayRecord file {self._path} was truncated to {size} bytes while in use; it had {self.state.size}."
-            )
+        self.check_size(self.state[0])
         return payloads, errors
 
     def _read_singly(self, records: list[int]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
@@ -237,7 +206,7 @@ class _OpenFile:
 
     def _check_signature(self) -> None:
         with contextlib.suppress(OSError):  # a folder
-            if os.pread(self._descriptor, len(_SIGNATURE), 0) == _SIGNATURE:
+            if os.pread(self.descriptor, len(_SIGNATURE), 0) == _SIGNATURE:
                 return
         raise RecordFileError(
             f"{self._path} is not an ArrayRecord file: its header is invalid. Use TFRecordSource for TFRecord files."
@@ -253,9 +222,5 @@ class _OpenFile:
             f"ArrayRecord file {self._path} is truncated, or the index at its end is corrupt: {reason}. Records cannot "
             f"be located without the index. Copy the file again.",
             self._path,
-            self.state.size,
+            self.state[0],
         )
-
-    def _look(self) -> _State:
-        status = os.fstat(self._descriptor)
-        return _State(status.st_size, status.st_mtime_ns)

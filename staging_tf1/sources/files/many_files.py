@@ -1,7 +1,8 @@
-"""Several record files as one: consecutive record numbers, and a bounded pool of open files."""
+"""Several record files as one: consecutive record numbers, and a bounded pool of open files, which must not change."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -9,9 +10,10 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from staging_tf1.errors import CorruptRecordError
+from staging_tf1.errors import CorruptRecordError, RecordFileError
+from staging_tf1.sources.files.os_errors import change_of, cure_of
 
-__all__ = ["OpenFiles", "RecordNumbers"]
+__all__ = ["OpenFile", "OpenFiles", "RecordNumbers"]
 
 # Well below the usual limit of 1,024 open files per process.
 _FILES_OPEN = 128
@@ -76,6 +78,48 @@ class RecordNumbers:
                 result[row] = record
             errors.update((int(rows[row]), error) for row, error in wrong.items())
         return result, errors
+
+
+class OpenFile:
+    """One open file. It stays readable if it is deleted.
+
+    Args:
+      name: for messages: "record file train.tfrecord".
+      path: the file to open.
+      known: its size in bytes and modification time in ns when the source was created; None if unknown.
+      had: what it had then, for messages; None before a source is created.
+
+    Raises:
+      RecordFileError: it cannot be opened, or has changed.
+    """
+
+    # A class attribute, because __del__ also runs after a failed __init__.
+    descriptor = -1
+
+    def __init__(self, name: str, path: str, known: tuple[int, int] | None, had: str | None) -> None:
+        self._name = name
+        try:
+            self.descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        except OSError as error:
+            cannot = "cannot" if had is None else "can no longer"
+            message = f"{name} {cannot} be opened: {error.strerror}. {cure_of(error, had or '')}"
+            raise RecordFileError(message.rstrip()) from error
+        status = os.fstat(self.descriptor)
+        self.state = status.st_size, status.st_mtime_ns
+        if known is not None and self.state != known:
+            raise RecordFileError(
+                f"{name} has changed since the source was created: {change_of(known, status)}. Create the source again."
+            )
+
+    def __del__(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+
+    def check_size(self, end: int) -> None:
+        """Raise RecordFileError if the file is shorter than `end` bytes."""
+        size = os.fstat(self.descriptor).st_size
+        if size < end:
+            raise RecordFileError(f"{self._name} was truncated to {size} bytes while in use; it had {end}.")
 
 
 class OpenFiles(Generic[_File]):

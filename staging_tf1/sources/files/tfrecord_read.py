@@ -11,8 +11,7 @@ import numpy as np
 
 from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
 from staging_tf1.sources.aligned import aligned_empty
-from staging_tf1.sources.files.many_files import OpenFiles, RecordNumbers
-from staging_tf1.sources.files.os_errors import change_of, cure_of
+from staging_tf1.sources.files.many_files import OpenFile, OpenFiles, RecordNumbers
 from staging_tf1.sources.files.remote import RemoteFile
 from staging_tf1.sources.files.tfrecord_frames import FOOTER_BYTES, FRAMING_BYTES, HEADER_BYTES, masked_crcs
 from staging_tf1.sources.files.tfrecord_index import UNPACKED_SUFFIX, RecordIndex
@@ -223,38 +222,25 @@ def _as_rows(framed: _Framed, length: int) -> np.ndarray[Any, Any]:
     return rows
 
 
-class _OpenFile:
-    """One open file. It stays readable if it is deleted."""
-
-    # A class attribute, because __del__ also runs after a failed __init__.
-    _descriptor = -1
-
+class _OpenFile(OpenFile):
     def __init__(self, index: RecordIndex, access: Literal["mmap", "pread"]) -> None:
         self._index = index
-        try:
-            self._descriptor = os.open(index.data_path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        except OSError as error:
-            had = f"It had {index.num_records} records when the source was created."
-            raise RecordFileError(
-                f"record file {index.data_path} can no longer be opened: {error.strerror}. {cure_of(error, had)}"
-            ) from error
+        known = None if index.is_copy else (index.size, index.mtime_ns)
+        had = f"It had {index.num_records} records when the source was created."
+        super().__init__(f"record file {index.data_path}", index.data_path, known, had)
         self._end = int(index.offsets[-1])
-        self._check_unchanged()
+        self.check_size(self._end)
         self._map: mmap.mmap | None = None
         if access == "mmap":
-            self._map = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
+            self._map = mmap.mmap(self.descriptor, 0, access=mmap.ACCESS_READ)
             self._bytes = np.frombuffer(self._map, np.uint8)
-
-    def __del__(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
 
     def read(self, starts: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> _Framed:
         """Read the records between each start and end."""
         if self._map is None:
             return self._read_by_call(starts, ends)
         # Reading a mapped file beyond its end kills the process, so check first that it was not truncated.
-        self._check_size()
+        self.check_size(self._end)
         mapped = self._map
         spans = zip((starts + HEADER_BYTES).tolist(), (ends - FOOTER_BYTES).tolist())
         return _Framed(
@@ -270,7 +256,7 @@ class _OpenFile:
         if self._map is None or odd.any():
             framed = self.read(starts, starts + whole)
             return _as_rows(framed, length), framed
-        self._check_size()
+        self.check_size(self._end)
         # All starts are multiples of the framed length, so the file is a matrix and one gather reads all records.
         matrix = self._bytes[: len(self._bytes) // whole * whole].reshape(-1, whole)
         frames = aligned_empty((len(starts), whole), np.uint8)
@@ -288,11 +274,11 @@ class _OpenFile:
 
     def _pread(self, start: int, length: int) -> bytes:
         try:
-            data = os.pread(self._descriptor, length, start)
+            data = os.pread(self.descriptor, length, start)
             while len(data) < length:
-                more = os.pread(self._descriptor, length - len(data), start + len(data))
+                more = os.pread(self.descriptor, length - len(data), start + len(data))
                 if not more:
-                    raise self._cut(os.fstat(self._descriptor).st_size)
+                    self.check_size(self._end)
                 data += more
         except RecordFileError:
             raise
@@ -300,23 +286,3 @@ class _OpenFile:
             path = self._index.data_path
             raise RecordFileError(f"reading {path} at byte {start} failed: {error.strerror}.") from error
         return data
-
-    def _check_unchanged(self) -> None:
-        index, status = self._index, os.fstat(self._descriptor)
-        if not index.is_copy and (status.st_size, status.st_mtime_ns) != (index.size, index.mtime_ns):
-            raise RecordFileError(
-                f"record file {index.path} has changed since the source was created: "
-                f"{change_of((index.size, index.mtime_ns), status)}. Create the source again."
-            )
-        self._check_size()
-
-    def _check_size(self) -> None:
-        size = os.fstat(self._descriptor).st_size
-        if size < self._end:
-            raise self._cut(size)
-
-    def _cut(self, size: int) -> RecordFileError:
-        return RecordFileError(
-            f"record file {self._index.data_path} was truncated to {size} bytes while in use; its index expects "
-            f"{self._end}."
-        )
