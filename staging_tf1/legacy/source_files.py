@@ -62,15 +62,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def find(paths: Iterable[str], exclude: Iterable[str] = ()) -> Iterator[str | UnreadableError]:
-    """Yield the Python files at and below `paths`, each once, in order, and an error for each unusable path.
-
-    `exclude` holds names of files and folders to skip.
-    """
+def find(paths: Iterable[str]) -> Iterator[str | UnreadableError]:
+    """Yield the Python files at and below `paths`, each once, in order, and an error for each unusable path."""
     seen: set[str] = set()
-    left_out = frozenset(exclude)
     for path in paths:
-        for entry in _below(path, left_out):
+        for entry in _below(path):
             if isinstance(entry, UnreadableError):
                 yield entry
             elif (real := os.path.realpath(entry)) not in seen:
@@ -188,7 +184,7 @@ def _encoding(path: str, content: bytes) -> str:
     return encoding
 
 
-def _below(path: str, left_out: frozenset[str]) -> Iterator[str | UnreadableError]:
+def _below(path: str) -> Iterator[str | UnreadableError]:
     try:
         os.stat(path)
     except OSError as error:
@@ -199,14 +195,14 @@ def _below(path: str, left_out: frozenset[str]) -> Iterator[str | UnreadableErro
         yield path if path.endswith(_FILES) else UnreadableError(f"{path}: is not a Python file (.py, .ipynb)")
         return
     any_found = False
-    for entry in _walk(path, left_out, frozenset()):
+    for entry in _walk(path, frozenset()):
         any_found = True
         yield entry
     if not any_found:
         yield UnreadableError(f"{path}: contains no Python files")
 
 
-def _walk(folder: str, left_out: frozenset[str], above: frozenset[str]) -> Iterator[str | UnreadableError]:
+def _walk(folder: str, above: frozenset[str]) -> Iterator[str | UnreadableError]:
     real = os.path.realpath(folder)
     if real in above:
         yield UnreadableError(f"{folder}: is a symbolic link to a folder that contains it; skipped")
@@ -217,13 +213,13 @@ def _walk(folder: str, left_out: frozenset[str], above: frozenset[str]) -> Itera
         yield UnreadableError(f"{folder}: cannot be read: {error.strerror}")
         return
     for entry in entries:
-        if entry.name in left_out or entry.name.startswith(".") or entry.name == "__pycache__":
+        if entry.name.startswith(".") or entry.name == "__pycache__":
             continue
         if entry.is_symlink() and not os.path.exists(entry.path):
             if entry.name.endswith((".py", NOTEBOOK)):
                 yield UnreadableError(f"{entry.path}: is a broken symbolic link")
         elif entry.is_dir():
-            yield from _walk(entry.path, left_out, above | {real})
+            yield from _walk(entry.path, above | {real})
         elif entry.name.endswith((".py", NOTEBOOK)):
             yield entry.path
 

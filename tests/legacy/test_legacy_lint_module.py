@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from staging_tf1.legacy.lint import checker
-from staging_tf1.legacy.lint.configuration import Configuration
 from staging_tf1.legacy.lint.module import Module
 
 
@@ -121,7 +120,7 @@ STEP = "        {}\n"
 )
 def test_a_finding_is_certain_or_absent(text: str, found: list[str], tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(START + text + "\n")
-    result = checker.check_file(str(tmp_path / "a.py"), Configuration())
+    result = checker.check_file(str(tmp_path / "a.py"))
     assert not isinstance(result, str) and [finding.code for finding in result] == found
 
 
@@ -130,4 +129,4 @@ def test_deep_and_circular_code_is_read(tmp_path: Path) -> None:
     added = " + ".join(["y"] * 1000)
     path = tmp_path / "a.py"
     path.write_text("\n".join(["import tensorflow", *names, "a500 = a0", "sess.run(a0)", f"x = {added}", ""]))
-    assert checker.check_file(str(path), Configuration()) == []
+    assert checker.check_file(str(path)) == []

@@ -85,20 +85,6 @@ def test_ruff_names_the_same_place(tmp_path: Path, capsys: pytest.CaptureFixture
     assert ours.startswith(f"{path}:cell 5:4:")
 
 
-def test_the_other_formats_name_the_cell(notebook: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    check.main(["--format", "json", str(notebook)])
-    first = json.loads(capsys.readouterr().out)[0]
-    assert (first["cell"], first["line"], first["column"]) == (5, 4, 12)
-    check.main(["--format", "github", str(notebook)])
-    assert capsys.readouterr().out.startswith(
-        f"::error file={notebook},line=1,col=1,title=STG101::cell 5:4:12: the training loop"
-    )
-    check.main(["--format", "sarif", str(notebook)])
-    result = json.loads(capsys.readouterr().out)["runs"][0]["results"][0]
-    assert result["message"]["text"].startswith("cell 5:4:12: the training loop")
-    assert result["locations"][0]["physicalLocation"]["region"] == {"startLine": 1}
-
-
 def test_a_comment_suppresses_a_rule(tmp_path: Path) -> None:
     quiet = TRAINING.replace("[tf.int32])", "[tf.int32])  # noqa: STG101").replace("get())", "get())  # noqa")
     assert check.main([str(write(tmp_path / "a.ipynb", IMPORTS, quiet))]) == 0

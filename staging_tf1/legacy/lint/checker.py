@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from staging_tf1.legacy import source_files
-from staging_tf1.legacy.lint.configuration import Configuration
 from staging_tf1.legacy.lint.module import Module
 from staging_tf1.legacy.lint.rule import Finding
 from staging_tf1.legacy.lint.rules import RULES
@@ -27,27 +26,27 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 Result = list[Finding] | str
 
 
-def check_all(paths: Sequence[str], configuration: Configuration) -> Iterator[Result]:
+def check_all(paths: Sequence[str]) -> Iterator[Result]:
     """Yield the result of each file at and below `paths`, in order."""
-    entries = list(source_files.find(paths, configuration.exclude))
+    entries = list(source_files.find(paths))
     files = [entry for entry in entries if isinstance(entry, str)]
-    results: Iterator[Result] = (check_file(path, configuration) for path in files)
+    results: Iterator[Result] = map(check_file, files)
     if len(files) > 1:
         results = with_progress(results, len(files), "check")
     for entry in entries:
         yield str(entry) if isinstance(entry, UnreadableError) else next(results)
 
 
-def check_file(path: str, configuration: Configuration) -> Result:
+def check_file(path: str) -> Result:
     """Return the findings of one file, or the message why it cannot be checked."""
     try:
-        return check(source_files.read(path), configuration)
+        return check(source_files.read(path))
     except UnreadableError as error:
         return str(error)
 
 
-def check(source: SourceFile, configuration: Configuration) -> list[Finding]:
-    """Return the findings of a file, sorted by line, without those that comments or the configuration suppress.
+def check(source: SourceFile) -> list[Finding]:
+    """Return the findings of a file, sorted by line, without those that comments suppress.
 
     Raises UnreadableError if the file is not Python of this version.
     """
@@ -55,13 +54,13 @@ def check(source: SourceFile, configuration: Configuration) -> list[Finding]:
     if not any(word in source.text for word in _OURS):
         return []
     try:
-        findings = _findings(source, tree, configuration)
+        findings = _findings(source, tree)
         if source.notebook is None or not findings:
             return findings
         # A cell may run before one above it. What holds in one order only is not certain.
         text, notebook = source.notebook.in_run_order(source.text)
         as_run = replace(source, text=text, notebook=notebook)
-        certain = set(_findings(as_run, _parsed(as_run), configuration))
+        certain = set(_findings(as_run, _parsed(as_run)))
         return [finding for finding in findings if finding in certain]
     except RecursionError as error:
         raise UnreadableError(f"{source.path}: is too deeply nested to be checked") from error
@@ -78,7 +77,7 @@ def _parsed(source: SourceFile) -> ast.Module:
             raise UnreadableError(f"{source.path}: is too deeply nested to be read") from error
 
 
-def _findings(source: SourceFile, tree: ast.Module, configuration: Configuration) -> list[Finding]:
+def _findings(source: SourceFile, tree: ast.Module) -> list[Finding]:
     module = Module(tree)
     if not any(map(module.imports, _OURS)):
         return []
@@ -86,7 +85,6 @@ def _findings(source: SourceFile, tree: ast.Module, configuration: Configuration
     findings = {
         _finding(source.path, lines, rule.code, node, message)
         for rule in RULES.values()
-        if configuration.wants(rule.code)
         for node, message in rule.check(module)
     }
     return [_placed(finding, source) for finding in sorted(findings) if not _is_suppressed(finding, lines)]

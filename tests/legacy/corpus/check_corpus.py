@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from staging_tf1.legacy.lint import checker
-from staging_tf1.legacy.lint.configuration import Configuration
 from staging_tf1.legacy.lint.rule import Finding
 
 HERE = Path(__file__).parent
@@ -114,7 +113,7 @@ def findings(folder: Path) -> tuple[list[tuple[Key, Finding]], list[str]]:
     found: list[tuple[Key, Finding]] = []
     unreadable = []
     for source in sources():
-        result = checker.check_file(str(folder / source.project / source.path), Configuration())
+        result = checker.check_file(str(folder / source.project / source.path))
         if isinstance(result, str):
             unreadable.append(result)
         else:
