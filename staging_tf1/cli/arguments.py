@@ -110,5 +110,5 @@ def split_program(argv: Sequence[str], take_a_value: Collection[str]) -> tuple[l
 def parser_for_python_files(prog: str, description: str, epilog: str) -> argparse.ArgumentParser:
     """Return a parser that takes files and folders."""
     parser = OneLineParser(prog=prog, description=description, epilog=epilog)
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="a Python file, a notebook or a folder")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="a Python file or a folder")
     return parser

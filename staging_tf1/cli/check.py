@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from staging_tf1.cli.arguments import complain, parser_for_python_files
 from staging_tf1.legacy.lint import checker
 from staging_tf1.legacy.lint.rule import Finding
-from staging_tf1.legacy.source_files import counted, shown_place
+from staging_tf1.legacy.source_files import counted
 
 _PROG = "staging-tf1 check"
 _EPILOG = """
@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
 
 
 def _text(findings: Sequence[Finding]) -> str:
-    lines = [f"{shown_place(f.path, f.cell, f.line)}:{f.column}: {f.code} {f.message}" for f in findings]
+    lines = [f"{f.path}:{f.line}:{f.column}: {f.code} {f.message}" for f in findings]
     files = len({finding.path for finding in findings})
     restored = sum(not finding.is_mistake for finding in findings)
     found = counted(len(findings) - restored, "mistake")

@@ -9,7 +9,7 @@ from typing import Any
 
 from staging_tf1.cli.arguments import complain, parser_for_python_files
 from staging_tf1.legacy import source_files
-from staging_tf1.legacy.source_files import counted, shown_place
+from staging_tf1.legacy.source_files import counted
 from staging_tf1.progress import with_progress
 
 _PROG = "staging-tf1 migrate"
@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
             source = source_files.read(path)
             changes = migration.migrate(source)
             if options.write and changes.changed:
-                source_files.overwrite(path, source_files.written(source, changes.after))
+                source_files.overwrite(path, changes.after.encode(source.encoding))
                 if changes.left:
                     changes = migration.left_in_the_result(source, changes)
             results.append(changes)
@@ -81,11 +81,11 @@ def main(argv: list[str]) -> int:
 
 def _print(results: list[Any], options: argparse.Namespace) -> None:
     for changes in results:
-        for name, before, after in changes.parts if options.diff else ():
-            lines = difflib.unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), name, name)
-            print("".join(lines), end="")
+        if options.diff:
+            before, after = changes.before.splitlines(keepends=True), changes.after.splitlines(keepends=True)
+            print("".join(difflib.unified_diff(before, after, changes.path, changes.path)), end="")
         for note in changes.left:
-            print(f"{shown_place(changes.path, note.cell, note.line)}: left: {note.text}: {note.advice}")
+            print(f"{changes.path}:{note.line}: left: {note.text}: {note.advice}")
     changed = [changes for changes in results if changes.changed]
     edits = sum(len(changes.done) for changes in changed)
     left = sum(len(changes.left) for changes in results)
@@ -101,14 +101,10 @@ def _report(results: list[Any], unreadable: list[str], options: argparse.Namespa
         {
             "path": changes.path,
             "changed": changes.changed,
-            "changes": [{**_location(note), "what": note.text} for note in changes.done],
-            "left": [{**_location(note), "what": note.text, "do": note.advice} for note in changes.left],
+            "changes": [{"line": note.line, "what": note.text} for note in changes.done],
+            "left": [{"line": note.line, "what": note.text, "do": note.advice} for note in changes.left],
         }
         for changes in results
     ]
     report = {"written": options.write, "files": files, "unreadable": unreadable}
     return json.dumps(report, indent=1) + "\n"
-
-
-def _location(note: Any) -> dict[str, int]:
-    return {"line": note.line} if note.cell is None else {"cell": note.cell, "line": note.line}

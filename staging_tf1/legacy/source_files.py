@@ -10,14 +10,11 @@ import stat
 import tokenize
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from staging_tf1.arguments import kind_of_file
-from staging_tf1.legacy.notebooks import Notebook, NotebookError, as_python, with_sources
 from staging_tf1.replacing import replacing
 
-NOTEBOOK = ".ipynb"
-_FILES = (".py", ".pyi", NOTEBOOK)
 _PRINT_STATEMENT = re.compile(r"^\s*print\s+[^\s(=.\[]|^\s*print\s*$|^\s*print\s*>>")
 _OTHER_PYTHON_2 = re.compile(r"^\s*except\s+[\w.]+\s*,\s*\w+\s*:|^\s*exec\s+['\"\w]|^\s*raise\s+[\w.]+\s*,\s")
 
@@ -28,29 +25,11 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True)
 class SourceFile:
-    """The text of one Python file, or of the code cells of a notebook."""
+    """The text of one Python file."""
 
     path: str
     text: str
     encoding: str
-    notebook: Notebook | None = None
-
-    def place(self, line: int) -> tuple[int | None, int]:
-        """Return the cell of a line and its line there; outside notebooks, no cell and the line itself."""
-        return (None, line) if self.notebook is None else self.notebook.place(self.text, line)
-
-    def at(self, line: int) -> str:
-        """Return a line for messages, as ruff names it: "train.py:7" or "train.ipynb:cell 3:7"."""
-        return shown_place(self.path, *self.place(line))
-
-
-def shown_place(path: str, cell: int | None, line: int) -> str:
-    """Return a place for messages.
-
-    >>> shown_place("train.ipynb", 3, 7)
-    'train.ipynb:cell 3:7'
-    """
-    return f"{path}:{line}" if cell is None else f"{path}:cell {cell}:{line}"
 
 
 def counted(number: int, noun: str) -> str:
@@ -75,21 +54,23 @@ def find(paths: Iterable[str]) -> Iterator[str | UnreadableError]:
 
 
 def read(path: str) -> SourceFile:
-    """Read one file, in the encoding that it declares, or a notebook.
+    """Read one file, in the encoding that it declares.
 
-    Raises UnreadableError if the file cannot be read, or is not text, or a cell of a notebook is not Python.
+    Raises UnreadableError if the file cannot be read, or is not text.
     """
     content = _content(path)
-    return _notebook(path, content) if path.endswith(NOTEBOOK) else _text(path, content)
-
-
-def written(source: SourceFile, text: str) -> bytes:
-    """Return the content of the file with another text. Raises UnreadableError if it cannot be read again."""
-    if source.notebook is None:
-        return text.encode(source.encoding)
-    before, after = source.notebook.sources(source.text), source.notebook.sources(text)
-    changed = {number: cell for number, cell in after.items() if cell != before[number]}
-    return with_sources(_content(source.path).decode(), changed).encode()
+    if b"\0" in content:
+        raise UnreadableError(f"{path}: is not Python source: it contains null bytes")
+    try:
+        encoding = _encoding(path, content)
+        text = content.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UnreadableError(
+            f"{path}:{line}: is not {error.encoding}: byte {content[error.start]:#x}. Declare the encoding in the "
+            "first line: # -*- coding: latin-1 -*-"
+        ) from error
+    return SourceFile(path, text, encoding)
 
 
 def overwrite(path: str, content: bytes) -> None:
@@ -136,43 +117,6 @@ def _content(path: str) -> bytes:
     return content
 
 
-def _notebook(path: str, content: bytes) -> SourceFile:
-    try:
-        text, notebook = as_python(content.decode())
-    except UnicodeDecodeError as error:
-        raise UnreadableError(f"{path}: is not a notebook: it is not UTF-8") from error
-    except NotebookError as error:
-        raise UnreadableError(f"{path}: {error}") from error
-    source = SourceFile(path, text, "utf-8", notebook)
-    # One by one: an error at the end of a cell would show in the next one.
-    for number, cell in notebook.cells(text).items():
-        alone = SourceFile(path, cell, "utf-8", replace(notebook, numbers=(number,)))
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                ast.parse(cell)
-        except (SyntaxError, ValueError) as error:
-            raise UnreadableError(why_invalid(alone, f": {error}")) from error
-        except (RecursionError, MemoryError):
-            continue  # reported by those who parse the whole
-    return source
-
-
-def _text(path: str, content: bytes) -> SourceFile:
-    if b"\0" in content:
-        raise UnreadableError(f"{path}: is not Python source: it contains null bytes")
-    try:
-        encoding = _encoding(path, content)
-        text = content.decode(encoding)
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise UnreadableError(
-            f"{path}:{line}: is not {error.encoding}: byte {content[error.start]:#x}. Declare the encoding in the "
-            "first line: # -*- coding: latin-1 -*-"
-        ) from error
-    return SourceFile(path, text, encoding)
-
-
 def _encoding(path: str, content: bytes) -> str:
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
@@ -192,7 +136,7 @@ def _below(path: str) -> Iterator[str | UnreadableError]:
         yield UnreadableError(f"{path}: {problem}")
         return
     if not os.path.isdir(path):
-        yield path if path.endswith(_FILES) else UnreadableError(f"{path}: is not a Python file (.py, .ipynb)")
+        yield path if path.endswith((".py", ".pyi")) else UnreadableError(f"{path}: is not a Python file (.py)")
         return
     any_found = False
     for entry in _walk(path, frozenset()):
@@ -216,11 +160,11 @@ def _walk(folder: str, above: frozenset[str]) -> Iterator[str | UnreadableError]
         if entry.name.startswith(".") or entry.name == "__pycache__":
             continue
         if entry.is_symlink() and not os.path.exists(entry.path):
-            if entry.name.endswith((".py", NOTEBOOK)):
+            if entry.name.endswith(".py"):
                 yield UnreadableError(f"{entry.path}: is a broken symbolic link")
         elif entry.is_dir():
             yield from _walk(entry.path, above | {real})
-        elif entry.name.endswith((".py", NOTEBOOK)):
+        elif entry.name.endswith(".py"):
             yield entry.path
 
 
@@ -237,7 +181,7 @@ def why_invalid(source: SourceFile, otherwise: str) -> str:
         else:
             continue
         return (
-            f"{source.at(number)}: is Python 2 ({construct}: {line.strip()[:40]!r}). Convert it first with "
+            f"{source.path}:{number}: is Python 2 ({construct}: {line.strip()[:40]!r}). Convert it first with "
             "2to3 -w (part of Python up to 3.12) or futurize (from the package 'future')"
         )
     try:
@@ -245,7 +189,7 @@ def why_invalid(source: SourceFile, otherwise: str) -> str:
             warnings.simplefilter("ignore")
             ast.parse(source.text)
     except SyntaxError as plain:
-        return f"{source.at(plain.lineno or 1)}: is not valid Python: {plain.msg}"
+        return f"{source.path}:{plain.lineno or 1}: is not valid Python: {plain.msg}"
     return f"{source.path}{otherwise}"
 
 

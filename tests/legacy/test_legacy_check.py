@@ -203,7 +203,7 @@ UNREADABLE: list[tuple[Callable[[Path], Path], str]] = [
         "{}:2: is not utf-8: byte 0xe9. Declare the encoding in the first line: # -*- coding: latin-1 -*-",
     ),
     (_binary, "{}: is not Python source: it contains null bytes"),
-    (_text, "{}: is not a Python file (.py, .ipynb)"),
+    (_text, "{}: is not a Python file (.py)"),
     (_broken, "{}:1: is not valid Python: '(' was never closed"),
     (_empty, "{}: contains no Python files"),
     (_itself, "{}: is a loop of symbolic links"),

@@ -38,26 +38,6 @@ _KERAS_TWO = (
     "staging_tf1.contrib.",
 )
 _BY_STRING = ("importlib.import_module", "__import__")
-_OF_TENSORFLOW_1 = ("%tensorflow_version 1", "%load_ext staging_tf1")
-
-
-def migrate(source: SourceFile) -> Changes:
-    """Return the changes of one file. Names without a new home stay, and are listed. Nothing is written."""
-    changes = _rewritten(source)
-    if source.notebook is not None:
-        changes.left += [
-            Note(line, words, "remove it: the code imports tensorflow.compat.v1 now")
-            for line, words in source.notebook.magics(source.text)
-            if words.startswith(_OF_TENSORFLOW_1)
-        ]
-        changes.notebook = source.notebook
-        changes.done, changes.left = _placed(changes.done, source), _placed(changes.left, source)
-    return changes
-
-
-def _placed(notes: list[Note], source: SourceFile) -> list[Note]:
-    places = [source.place(note.line) for note in notes]
-    return [dataclasses.replace(note, cell=cell, line=line) for note, (cell, line) in zip(notes, places)]
 
 
 def left_in_the_result(source: SourceFile, changes: Changes) -> Changes:
@@ -66,7 +46,8 @@ def left_in_the_result(source: SourceFile, changes: Changes) -> Changes:
     return dataclasses.replace(changes, left=migrate(again).left)
 
 
-def _rewritten(source: SourceFile) -> Changes:
+def migrate(source: SourceFile) -> Changes:
+    """Return the changes of one file. Names without a new home stay, and are listed. Nothing is written."""
     original = _parsed(source)
     wrapper = MetadataWrapper(original, unsafe_skip_copy=True)
     survey = _Survey()

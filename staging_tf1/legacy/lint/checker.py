@@ -6,7 +6,6 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from staging_tf1.legacy import source_files
 from staging_tf1.legacy.lint.module import Module
@@ -16,8 +15,6 @@ from staging_tf1.legacy.source_files import SourceFile, UnreadableError, why_inv
 from staging_tf1.progress import with_progress
 
 _NOQA = re.compile(r"#\s*noqa(?P<codes>\s*:\s*(?P<list>[A-Za-z]+[0-9]+(?:[\s,]+[A-Za-z]+[0-9]+)*))?", re.IGNORECASE)
-# As messages name other lines.
-_LINE = re.compile(r"\bline (\d+)\b")
 # A file that contains neither word cannot use either package.
 _OURS = ("tensorflow", "staging_tf1")
 # As in Python's parser: the lines of a syntax tree end only here.
@@ -54,14 +51,7 @@ def check(source: SourceFile) -> list[Finding]:
     if not any(word in source.text for word in _OURS):
         return []
     try:
-        findings = _findings(source, tree)
-        if source.notebook is None or not findings:
-            return findings
-        # A cell may run before one above it. What holds in one order only is not certain.
-        text, notebook = source.notebook.in_run_order(source.text)
-        as_run = replace(source, text=text, notebook=notebook)
-        certain = set(_findings(as_run, _parsed(as_run)))
-        return [finding for finding in findings if finding in certain]
+        return _findings(source, tree)
     except RecursionError as error:
         raise UnreadableError(f"{source.path}: is too deeply nested to be checked") from error
 
@@ -87,7 +77,7 @@ def _findings(source: SourceFile, tree: ast.Module) -> list[Finding]:
         for rule in RULES.values()
         for node, message in rule.check(module)
     }
-    return [_placed(finding, source) for finding in sorted(findings) if not _is_suppressed(finding, lines)]
+    return [finding for finding in sorted(findings) if not _is_suppressed(finding, lines)]
 
 
 def _finding(path: str, lines: list[str], code: str, node: ast.AST, message: str) -> Finding:
@@ -96,18 +86,6 @@ def _finding(path: str, lines: list[str], code: str, node: ast.AST, message: str
     # Python counts bytes, editors count characters.
     before = text.encode()[: getattr(node, "col_offset", 0)].decode(errors="replace")
     return Finding(path, line, len(before) + 1, code, message)
-
-
-def _placed(finding: Finding, source: SourceFile) -> Finding:
-    if source.notebook is None:
-        return finding
-    cell, line = source.place(finding.line)
-    return replace(finding, cell=cell, line=line, message=_LINE.sub(lambda it: _in_cell(source, it), finding.message))
-
-
-def _in_cell(source: SourceFile, named: re.Match[str]) -> str:
-    cell, line = source.place(int(named[1]))
-    return f"line {line} of cell {cell}"
 
 
 def _is_suppressed(finding: Finding, lines: list[str]) -> bool:

@@ -23,7 +23,6 @@ class Finding:
     column: int  # counted from 1
     code: str
     message: str
-    cell: int | None = None  # of a notebook, counted from 1 over all its cells
 
     @property
     def is_mistake(self) -> bool:
