@@ -15,7 +15,7 @@ from staging_tf1.sources.batches import Options
 from staging_tf1.sources.concatenate import Concatenation
 from staging_tf1.sources.order import CHUNK, Order
 from staging_tf1.sources.parts import agreed_options, listed_parts
-from staging_tf1.sources.pattern import MOST_STAGES, Stage, StagedPattern, proportions, records_without_repetition
+from staging_tf1.sources.pattern import Pattern, proportions, records_without_repetition
 from staging_tf1.sources.permutation import SORTED_RECORDS, mix64, mix_int, permute
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.selection import Chosen
@@ -29,10 +29,7 @@ _MOST_CHUNKS = 4
 
 def mix(
     sources: Iterable[RecordSource],
-    weights: Sequence[float]
-    | np.ndarray[Any, Any]
-    | Mapping[int, Sequence[float] | np.ndarray[Any, Any]]
-    | None = None,
+    weights: Sequence[float] | np.ndarray[Any, Any] | None = None,
     *,
     seed: int | None = None,
 ) -> Mixture:
@@ -51,8 +48,7 @@ def mix(
       sources: a list of sources.
       weights: a positive number for each source. Only their proportions matter: [7, 3] is [0.7, 0.3]. They are rounded
         to fractions with a denominator of at most 16,384; `Mixture.weights` returns those. The default is equal
-        weights. For weights that change, a dict of such lists: `{0: [1, 0], 5000: [1, 1]}` has the second from record
-        5,000 of the mixture on, counted over all epochs and shards. In it, a weight may be 0. At most 16 entries.
+        weights.
       seed: from 0 to 2**63 - 1, for the order of the sources and for the shuffles. None takes the sources' common seed,
         or draws one.
 
@@ -64,53 +60,31 @@ def mix(
     >>> mixture = mix(parts, weights=[0.7, 0.3], seed=1)
     >>> mixture.num_records, [int(mixture.batch(k).sum()) for k in range(4)]
     (1000, [3, 3, 3, 3])
-    >>> curriculum = mix(parts, weights={0: [1, 0], 20: [0.5, 0.5], 40: [0, 1]}, seed=1)
-    >>> [int(curriculum.batch(k).sum()) for k in range(6)]
-    [0, 0, 5, 5, 10, 10]
     """
     parts = listed_parts(_CALLER, sources)
-    stages = _checked_stages(weights, len(parts))
+    counts = proportions(_checked_weights(weights, len(parts)))
     if seed is not None:
         options = agreed_options(_CALLER, parts, seed=arguments.seed(_CALLER, seed))
     else:
         options = agreed_options(_CALLER, parts)
-    return Mixture(parts, stages, options)
+    return Mixture(parts, counts, options)
 
 
-def _checked_stages(weights: Any, count: int) -> tuple[Stage, ...]:
-    if not isinstance(weights, Mapping):
-        return (Stage(0, proportions(_checked_weights(weights, count))),)
-    expected = "a dict of weights by the number of the record with which they begin, from 0 on"
-    if not 0 < len(weights) <= MOST_STAGES:
-        arguments.refuse(_CALLER, "weights", weights, f"{expected}, of at most {MOST_STAGES} entries", ValueError)
-    starts = [arguments.whole(_CALLER, "record number", start, 0, arguments.INT64_MAX, expected) for start in weights]
-    stages = []
-    for start, given in sorted(zip(starts, weights.values())):
-        shares = _checked_weights(given, count, least=0)
-        drawn = iter(proportions([share for share in shares if share]))
-        stages.append(Stage(start, tuple(next(drawn) if share else 0 for share in shares)))
-    if stages[0].start:
-        arguments.refuse(_CALLER, "weights", weights, expected, ValueError)
-    if not all(map(any, zip(*(stage.counts for stage in stages)))):
-        arguments.refuse(_CALLER, "weights", weights, "a positive weight for each source at some time", ValueError)
-    return tuple(stages)
-
-
-def _checked_weights(weights: Any, count: int, least: int | None = None) -> list[Fraction]:
-    """Check the weights of one stage, which may be 0 where `least` is. Returns shares, whose sum is 1."""
+def _checked_weights(weights: Any, count: int) -> list[Fraction]:
+    """Check the weights. Returns shares, whose sum is 1."""
     if weights is None:
         return [Fraction(1, count)] * count
     expected = f"a positive number for each of the {count} sources"
-    if isinstance(weights, Set):
+    if isinstance(weights, (Set, Mapping)):
         arguments.refuse(_CALLER, "weights", weights, f"{expected}, in their order")
     given = arguments.listed(_CALLER, "weights", weights, expected)
     for weight in given:
         if isinstance(weight, (bool, np.bool_)) or not isinstance(weight, numbers.Real):
             arguments.refuse(_CALLER, "weights", weights, expected)
-        if weight != least and not 0 < arguments.as_float(weight) < float("inf"):
+        if not 0 < arguments.as_float(weight) < float("inf"):
             cure = f"{expected}. Leave out a source without weight"
             arguments.refuse(_CALLER, "weights", weights, cure, ValueError)
-    if len(given) != count or not any(given):
+    if len(given) != count:
         arguments.refuse(_CALLER, "weights", weights, expected, ValueError)
     exact = [_exact(weight) for weight in given]
     return [weight / sum(exact) for weight in exact]
@@ -126,34 +100,27 @@ def _exact(weight: Any) -> Fraction:
 class Mixture(Concatenation):
     """What `mix` makes. Record numbers are those of the concatenated sources."""
 
-    def __init__(self, parts: Sequence[RecordSource], stages: tuple[Stage, ...], options: Options) -> None:
-        self._stages = stages
+    def __init__(self, parts: Sequence[RecordSource], counts: tuple[int, ...], options: Options) -> None:
+        self._counts = counts
         sizes = [part.num_records for part in parts]
-        mixing = _Mixing(stages, np.cumsum([0, *sizes]))
-        super().__init__(_CALLER, parts, options, records_without_repetition(stages, sizes), mixing)
+        mixing = _Mixing(counts, np.cumsum([0, *sizes]))
+        super().__init__(_CALLER, parts, options, records_without_repetition(counts, sizes), mixing)
 
     @property
-    def weights(self) -> tuple[Fraction, ...] | dict[int, tuple[Fraction, ...]]:
-        """The exact share of each source. For weights that change, a dict of them."""
-        shares = {
-            stage.start: tuple(Fraction(count, sum(stage.counts)) for count in stage.counts) for stage in self._stages
-        }
-        return shares if len(shares) > 1 else shares[0]
+    def weights(self) -> tuple[Fraction, ...]:
+        """The exact share of each source."""
+        return tuple(Fraction(count, sum(self._counts)) for count in self._counts)
 
     def _recipe(self) -> str:
-        listed = {
-            stage.start: f"[{', '.join(f'{count}/{sum(stage.counts)}' for count in stage.counts)}]"
-            for stage in self._stages
-        }
-        changing = "{" + ", ".join(f"{start}: {text}" for start, text in listed.items()) + "}"
-        return f"{super()._recipe()[:-1]}, weights={changing if len(listed) > 1 else listed[0]})"
+        listed = ", ".join(f"{count}/{sum(self._counts)}" for count in self._counts)
+        return f"{super()._recipe()[:-1]}, weights=[{listed}])"
 
 
 @dataclasses.dataclass(frozen=True)
 class _Mixing:
-    """Sources in the proportions of `stages`. `starts` are the numbers of their first records, and of all records."""
+    """Sources in the proportions of `counts`. `starts` are the numbers of their first records, and of all records."""
 
-    stages: tuple[Stage, ...]
+    counts: tuple[int, ...]
     starts: np.ndarray[Any, Any]
 
     is_random: ClassVar[bool] = True
@@ -167,13 +134,13 @@ class _Mixing:
     def order(self, chosen: Chosen, seed: int | None, shuffle: bool, shard: tuple[int, int]) -> Order:
         """Make the order of one shard."""
         assert seed is not None
-        return _MixedOrder(StagedPattern(self.stages, seed), self.starts, shuffle, chosen.size, seed, *shard)
+        return _MixedOrder(Pattern(self.counts, seed), self.starts, shuffle, chosen.size, seed, *shard)
 
 
 class _MixedOrder(Order):
     """The order of a mixture. `starts` are the numbers of the sources' first records, and the number of all records."""
 
-    def __init__(self, pattern: StagedPattern, starts: np.ndarray[Any, Any], shuffle: bool, *options: Any) -> None:
+    def __init__(self, pattern: Pattern, starts: np.ndarray[Any, Any], shuffle: bool, *options: Any) -> None:
         super().__init__(*options)
         self._pattern, self._starts, self._shuffle = pattern, starts, shuffle
         # Each source is shuffled on its own, and numpy's overhead per call outweighs the work for few places.

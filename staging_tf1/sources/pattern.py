@@ -12,23 +12,20 @@ from __future__ import annotations
 
 import functools
 import heapq
-import itertools
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from staging_tf1.sources.permutation import mix64, mix_int
 
-__all__ = ["MOST_STAGES", "Pattern", "Stage", "StagedPattern", "proportions", "records_without_repetition"]
+__all__ = ["Pattern", "proportions", "records_without_repetition"]
 
 # The denominator of the finest share. Also the places of all tables together, which are drawn in 0.1 s.
 _FINEST = 16384
 # The places of one table, unless the shares need more.
 _TABLE = 2048
-# Each stage has tables of its own.
-MOST_STAGES = 16
 
 
 def proportions(shares: Sequence[Fraction]) -> tuple[int, ...]:
@@ -78,75 +75,15 @@ class Pattern:
         rows += before.ravel().take(columns)
         return source, rows
 
-    def taken(self, count: int) -> np.ndarray[Any, Any]:
-        """Return how many of the first `count` places each source has."""
-        # The last places contain a whole table, and each table has all sources.
-        which, draws = self.draws(np.arange(max(0, count - 2 * self._length), count))
-        taken = np.zeros_like(self._per_table)
-        np.maximum.at(taken, which, draws + 1)
-        return taken
 
-
-class Stage(NamedTuple):
-    """The proportions of a mixture from its record number `start` on."""
-
-    start: int
-    # One whole number for each source; 0 for one that the stage leaves out.
-    counts: tuple[int, ...]
-
-
-class StagedPattern:
-    """The sources of all places of a mixture whose proportions change. Each stage continues where the last ended."""
-
-    def __init__(self, stages: Sequence[Stage], seed: int) -> None:
-        self._starts = np.array([stage.start for stage in stages])
-        # The sources that each stage has, and their pattern. A single stage has the pattern of the seed itself.
-        self._active = [np.flatnonzero(stage.counts) for stage in stages]
-        seeds = [mix_int(seed ^ mix_int(stage.start)) >> 1 if stage.start else seed for stage in stages]
-        self._patterns = [
-            Pattern(tuple(count for count in stage.counts if count), own) for stage, own in zip(stages, seeds)
-        ]
-        self._num_sources = len(stages[0].counts)
-
-    @functools.cached_property
-    def _before(self) -> list[np.ndarray[Any, Any]]:
-        """How many records of each source the stages before each stage have."""
-        before = [np.zeros(self._num_sources, np.int64)]
-        for active, pattern, length in zip(self._active, self._patterns, np.diff(self._starts).tolist()):
-            following = before[-1].copy()
-            following[active] += pattern.taken(length)
-            before.append(following)
-        return before
-
-    def draws(self, places: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Do what `Pattern.draws` does."""
-        if len(self._patterns) == 1:
-            return self._patterns[0].draws(places)
-        which, draws = np.empty_like(places), np.empty_like(places)
-        cuts = [*places.searchsorted(self._starts).tolist(), len(places)]
-        for stage, (begin, end) in enumerate(itertools.pairwise(cuts)):
-            if begin < end:
-                own, drawn = self._patterns[stage].draws(places[begin:end] - self._starts[stage])
-                which[begin:end] = self._active[stage].take(own)
-                draws[begin:end] = drawn + self._before[stage].take(which[begin:end])
-        return which, draws
-
-
-def records_without_repetition(stages: Sequence[Stage], sizes: Sequence[int]) -> int:
+def records_without_repetition(counts: Sequence[int], sizes: Sequence[int]) -> int:
     """Return how many first records of a mixture repeat none of a source, with any seed. `sizes` are the sources'."""
-    left = list(sizes)
-    for stage, following in itertools.zip_longest(stages, stages[1:]):
-        total = sum(stage.counts)
-        # Less than one record off, a source has at most what is left if its share of the records is at most that.
-        longest = min(size * total // count for size, count in zip(left, stage.counts) if count)
-        if following is None or longest < following.start - stage.start:
-            return int(stage.start + longest)
-        left = [size + -count * (following.start - stage.start) // total for size, count in zip(left, stage.counts)]
-    raise AssertionError("there is no stage")
+    # Less than one record off, a source has at most all of its records if its share is at most that.
+    return min(size * sum(counts) // count for size, count in zip(sizes, counts))
 
 
-# As many as a mixture may have.
-@functools.lru_cache(maxsize=MOST_STAGES)
+# More than the mixtures that a program reads in turn.
+@functools.lru_cache(maxsize=16)
 def _tables(counts: tuple[int, ...], period: int, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Draw tables. Returns the source of each place, and how many places of the same source are before it."""
     length = sum(counts)

@@ -36,7 +36,6 @@ part, rest = train.split(0.5, seed=1)
 both = mix([train, MapSource([1, 2, 3], batch_size=2)], [0.5, 0.5])
 drawn = train.balanced(np.arange(10) % 2).weighted(np.ones(10)).by_length(np.arange(10))
 rows = MapSource([[1]], batch_size=1).packed(8, np.ones(1, int))
-curriculum = mix([train, part], {0: np.ones(2), 100: [0, 1]})
 stream = GeneratorSource(lambda: iter([np.zeros(3)]))
 length: int | None = train.num_batches
 for batch in train:

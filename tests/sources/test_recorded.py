@@ -112,7 +112,6 @@ SOURCES: dict[str, Callable[[Path], sources.RecordSource]] = {
     "zipped": lambda _: sources.zip_records({"a": numbered(), "b": numbered().take(30)}).shard(0, 2),
     "mixed": lambda _: sources.mix([numbered(), numbered(9).skip(1)], [2, 1]),
     "mixed in order": lambda _: sources.mix([numbered(shuffle=False), numbered(9, shuffle=False)], seed=3).shard(1, 2),
-    "mixed with changes": lambda _: sources.mix([numbered(), numbered(99).skip(1)], {0: [1, 0], 9: [2, 1]}).shard(1, 2),
     "mixed by length": lambda _: sources.mix([sentences(), sentences()], [0.3, 0.7]).pad(),
 }
 

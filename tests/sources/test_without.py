@@ -134,15 +134,13 @@ def test_each_node_without_records(node: str, options: str, left_out: set[int], 
 @settings(max_examples=examples(200))
 @given(data=st.data(), options=st.sampled_from(["in order", "shuffled", "across", "endless"]), shards=st.integers(1, 3))
 def test_each_combination_without_records(data: Any, options: str, shards: int) -> None:
-    kind = data.draw(st.sampled_from(["mix", "curriculum", "concatenate", "zip", "packed", "pad", "ragged", "batches"]))
+    kind = data.draw(st.sampled_from(["mix", "concatenate", "zip", "packed", "pad", "ragged", "batches"]))
     given_options = OPTIONS[options]
     first, second = numbered(20, **given_options), numbered(9, **given_options)
     ids: Callable[[Any], list[int]] | None = None
     whole: RecordSource
     if kind == "mix":
         whole = mix([first.skip(2), second], [0.7, 0.3])
-    elif kind == "curriculum":
-        whole = mix([first, second], {0: [1, 0], 10: [0.5, 0.5]})
     elif kind == "concatenate":
         whole = concatenate([first, second.take(5)])
     elif kind == "zip":
@@ -160,7 +158,7 @@ def test_each_combination_without_records(data: Any, options: str, shards: int) 
     whole = whole.shard(shards - 1, shards)
     numbers = sorted({number for k in batches_of(whole) for number in whole.record_ids(k).tolist()})
     left_out = data.draw(st.sets(st.sampled_from(numbers), max_size=len(numbers) // 2))
-    if kind in ("mix", "curriculum", "concatenate"):
+    if kind in ("mix", "concatenate"):
         # What a number stands for: the row of one of the two sources.
         skipped = 2 if kind == "mix" else 0
 
