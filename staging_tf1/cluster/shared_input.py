@@ -19,14 +19,7 @@ _TOLERANCE = 1e-3
 
 
 def check_same_input(pipeline: str, own: Input, reference: Input, task: str, other: str) -> None:
-    """Check that `task` has the input that the chief has told of.
-
-    Args:
-      pipeline: its name.
-      own: what this task has.
-      reference: what the chief has.
-      task: this task, for messages.
-      other: what has the other input, for messages.
+    """Check that `task` has the input `own` of a pipeline as `other`, which has `reference`.
 
     Raises:
       ClusterError: it has another one.
@@ -34,27 +27,22 @@ def check_same_input(pipeline: str, own: Input, reference: Input, task: str, oth
     for key, value in own.items():
         # Another kind of source has none of it; that is found in the fingerprint.
         theirs = reference.get(key, value)
-        if key == CONTENT:
-            _check_content(pipeline, value, theirs, task, other)
-        elif value != theirs:
+        if key != CONTENT and value != theirs:
             raise ClusterError(
                 f"pipeline '{pipeline}': {other} has {key}={theirs!r}, and {task} has {key}={value!r}. Give the "
                 f"source the same {key}= in every worker, so that no record is read twice or by nobody."
             )
-
-
-def _check_content(pipeline: str, own: Input, theirs: Input, task: str, other: str) -> None:
-    differing = [part for part, sample in own.items() if not _agree(sample, theirs.get(part, sample))]
-    if differing:
-        raise ClusterError(
-            f"pipeline '{pipeline}': {', '.join(differing)} of the source of {task} differs from that of {other}, in a "
-            f"sample of the records. Give every worker the same records in the same order (shuffle=True with a seed= "
-            f"shuffles them in the source), or share='own' if each has records of its own."
-        )
+        differing = [part for part in value if not _agree(value[part], theirs.get(part))] if key == CONTENT else []
+        if differing:
+            raise ClusterError(
+                f"pipeline '{pipeline}': {', '.join(differing)} of the source of {task} differs from that of {other}, "
+                f"in a sample of the records. Give every worker the same records in the same order (shuffle=True with "
+                f"a seed= shuffles them in the source), or share='own' if each has records of its own."
+            )
 
 
 def _agree(sample: Any, other: Any) -> bool:
-    (digest, sums), (their_digest, their_sums) = sample, other
+    (digest, sums), (their_digest, their_sums) = sample, other or sample
     if digest != their_digest or len(sums) != len(their_sums):
         return False
     size = np.abs(np.nan_to_num(their_sums, posinf=0.0, neginf=0.0)).mean() if sums else 0.0
