@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from staging_tf1.graph.map_area import MapStagingArea
     from staging_tf1.lifecycle.export import export_saved_model
     from staging_tf1.lifecycle.hook import StagingHook
-    from staging_tf1.lifecycle.records_of_step import records_of_step
     from staging_tf1.lifecycle.session import StagingSession
     from staging_tf1.lifecycle.start import start
     from staging_tf1.watch.stats import PipelineStats
@@ -45,7 +44,6 @@ __all__ = [
     "errors",
     "export_saved_model",
     "legacy",
-    "records_of_step",
     "sources",
     "staged",
     "start",
@@ -64,7 +62,6 @@ _HOMES = {
     "StagingSession": "lifecycle.session",
     "StagingSummaryHook": "watch.summary_hook",
     "export_saved_model": "lifecycle.export",
-    "records_of_step": "lifecycle.records_of_step",
     "staged": "define.staged",
     "start": "lifecycle.start",
 }

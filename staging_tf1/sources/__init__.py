@@ -19,7 +19,7 @@ from staging_tf1.sources.generator import GeneratorSource
 from staging_tf1.sources.grain import GrainSource
 from staging_tf1.sources.map import MapSource
 from staging_tf1.sources.mix import mix
-from staging_tf1.sources.records import RecordOrigin, RecordSource
+from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.sequence import SequenceSource
 from staging_tf1.sources.tfrecord import TFRecordSource
 from staging_tf1.sources.zipped import zip_records
@@ -36,7 +36,6 @@ __all__ = [
     "MapSource",
     "RaggedValue",
     "RecordFileError",
-    "RecordOrigin",
     "RecordSource",
     "SequenceSource",
     "Source",

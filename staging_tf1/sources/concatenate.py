@@ -14,7 +14,7 @@ from staging_tf1.sources.batches import Arrangement, Options
 from staging_tf1.sources.blocks import has_blocks
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.parts import Combination, agreed_options, check_same_specs, listed_parts
-from staging_tf1.sources.records import RecordOrigin, RecordSource
+from staging_tf1.sources.records import RecordSource
 from staging_tf1.spec import flatten, pack, with_batch_dim
 
 __all__ = ["Concatenation", "concatenate"]
@@ -118,10 +118,6 @@ class Concatenation(Combination):
     def _numbers_end(self) -> int:
         # A mixture may have fewer places in an epoch than there are records.
         return int(self._starts[-1])
-
-    def _origins(self, number: int) -> tuple[RecordOrigin, ...]:
-        part, own = self._own_number(number)
-        return tuple(origin.within(part) for origin in self._parts[part]._origins(own))
 
     def _own_number(self, number: int) -> tuple[int, int]:
         """Return the source of a record, and the number of the record there."""

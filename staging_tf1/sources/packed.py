@@ -21,7 +21,7 @@ from staging_tf1.sources.lengths import checked_lengths
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.padding import Padding
 from staging_tf1.sources.parts import Combination, check_part, check_plain
-from staging_tf1.sources.records import RecordOrigin, RecordSource
+from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.selection import digest
 from staging_tf1.sources.stacking import record_arrays, record_specs, refuse_empty_list
 from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_up_to, named_by_path, pack
@@ -151,11 +151,6 @@ class Packed(Combination):
 
     def _describe(self, number: int) -> str:
         return f"{_CALLER}: row {number}"
-
-    def _origins(self, number: int) -> tuple[RecordOrigin, ...]:
-        places = self._members[self._starts[number] : self._starts[number + 1]]
-        numbers = numbers_of(self._source._batching.chosen.numbers(places)).tolist()
-        return tuple(origin for own in numbers for origin in self._source._origins(own))
 
     def _recipe(self) -> str:
         return self._batching.chosen.text(f"{self._source._recipe()}.{self._text}")

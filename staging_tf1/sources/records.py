@@ -25,7 +25,7 @@ from staging_tf1.sources.stacking import rows_of
 from staging_tf1.sources.transform import Transform, hand_over, output_spec, own_batch
 from staging_tf1.spec import component_name, flatten, flatten_with_paths
 
-__all__ = ["RecordOrigin", "RecordSource"]
+__all__ = ["RecordSource"]
 
 # Entries of a fingerprint that do not describe the records.
 _NOT_OF_RECORDS = frozenset(
@@ -36,26 +36,6 @@ _NOT_OF_RECORDS = frozenset(
 _MOST_TRIED = 5
 
 _Source = TypeVar("_Source", bound="RecordSource")  # typing.Self came with Python 3.11
-
-
-@dataclasses.dataclass(frozen=True)
-class RecordOrigin:
-    """Where a record comes from.
-
-    Attributes:
-      part: its source, by the number that it has in the combination: (1,) is the second one. (1, 0) is the first one
-        of those that source 1 combines. Empty without a combination.
-      record: its number there.
-      name: both, and what the source knows: the file and the offset of a record in a file.
-    """
-
-    part: tuple[int, ...]
-    record: int
-    name: str
-
-    def within(self, part: int) -> RecordOrigin:
-        """Return the origin in a combination whose source number `part` has this one."""
-        return dataclasses.replace(self, part=(part, *self.part))
 
 
 class RecordSource(Composable):
@@ -215,10 +195,6 @@ class RecordSource(Composable):
         numbers = numbers_of(self._batching.kept(self._batching.order.records(Piece(0, start, stop))))
         return self._read_single(numbers) if len(numbers) else []
 
-    def _origins(self, number: int) -> tuple[RecordOrigin, ...]:
-        """Return where a record comes from. See `record_origins`."""
-        return (RecordOrigin((), number, self._describe(number)),)
-
     def _gathered(self, numbers: Records) -> Any:
         """Gather records by number. Raises SpecError unless there is one row for each."""
         batch = self.gather(numbers)
@@ -345,21 +321,6 @@ class RecordSource(Composable):
         """Return the numbers of the records in batch `index`: int64 [batch]. Raises IndexError if out of range."""
         # A copy, because the order keeps its numbers.
         return numbers_of(self._batching.numbers_in(self._checked_index(index))).copy()
-
-    def record_origins(self, index: int) -> list[tuple[RecordOrigin, ...]]:
-        """Return where each record of batch `index` comes from, in the order of `record_ids`.
-
-        That is the record itself; in a combination, the record of one of its sources. A row of `packed` comes from
-        several records, and a record of `zip_records` from one of each source. Raises IndexError if out of range.
-
-        >>> both = concatenate([ArraySource(np.arange(count), batch_size=4, epochs=1) for count in (6, 3)])
-        >>> both.record_ids(1).tolist()
-        [4, 5, 6, 7]
-        >>> (origin,) = both.record_origins(1)[3]
-        >>> origin.part, origin.record, origin.name
-        ((1,), 1, 'ArraySource: record 1')
-        """
-        return [self._origins(number) for number in self.record_ids(index).tolist()]
 
     @property
     def leaves_out(self) -> bool:  # type: ignore[override]

@@ -28,8 +28,8 @@ class Spans:
     """Whole numbers from 0: those from `starts[i]` to below `stops[i]`. The spans ascend and do not touch.
 
     >>> spans = Spans.of([5, 2, 8], [6, 4, 9])
-    >>> spans.text, spans.count, spans.next_outside(2), [spans.outside(n) for n in range(5)]
-    ('2-3, 5, 8', 4, 4, [0, 1, 4, 6, 7])
+    >>> spans.text, spans.count, spans.next_outside(2)
+    ('2-3, 5, 8', 4, 4)
     """
 
     starts: _Numbers
@@ -101,18 +101,6 @@ class Spans:
         while True:
             yield number
             number = self.next_outside(number + 1)
-
-    def outside_before(self, number: int) -> int:
-        """Return how many numbers below `number` are not in the set."""
-        inside = np.minimum(self.stops, number) - np.minimum(self.starts, number)
-        return number - int(inside.sum())
-
-    def outside(self, place: int) -> int:
-        """Return the number that is not in the set, and has `place` such numbers below it."""
-        # How many numbers outside are below each span.
-        before = self.starts - (np.cumsum(self.stops - self.starts) - (self.stops - self.starts))
-        passed = int(before.searchsorted(place, side="right"))
-        return place + int((self.stops - self.starts)[:passed].sum())
 
 
 def shortened(text: str) -> str:

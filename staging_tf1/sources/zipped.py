@@ -10,9 +10,8 @@ from staging_tf1 import arguments
 from staging_tf1.errors import SpecError
 from staging_tf1.sources.batches import Options
 from staging_tf1.sources.blocks import has_blocks
-from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.parts import Combination, agreed_options, check_part, check_plain
-from staging_tf1.sources.records import RecordOrigin, RecordSource
+from staging_tf1.sources.records import RecordSource
 from staging_tf1.spec import flatten, flatten_with_paths, is_structure, map_structure, named_by_path, pack
 
 __all__ = ["Zipped", "zip_records"]
@@ -74,11 +73,6 @@ class Zipped(Combination):
         read = [[record for _, record in part._single(numbers)] for part in self._parts]
         records = (pack(self._sources, row) for row in zip(*read, strict=True))
         return list(zip(numbers.tolist(), records, strict=True))
-
-    def _origins(self, number: int) -> tuple[RecordOrigin, ...]:
-        owns = [int(numbers_of(part._batching.chosen.numbers(np.array([number])))[0]) for part in self._parts]
-        each = [part._origins(own) for part, own in zip(self._parts, owns)]
-        return tuple(origin.within(part) for part, origins in enumerate(each) for origin in origins)
 
     def _recipe(self) -> str:
         parts = ", ".join(f"{path}={part._recipe()}" for path, part in flatten_with_paths(self._sources))

@@ -35,7 +35,6 @@ from argument_rows import (
     rows_of_clusters,
     rows_of_export_saved_model,
     rows_of_feeds,
-    rows_of_records_of_step,
     rows_of_sessions,
     running,
 )
@@ -72,7 +71,6 @@ _TABLE = dict(
         rows_of_feeds(),
         rows_of_sessions(),
         rows_of_export_saved_model(),
-        rows_of_records_of_step(),
         rows_of_clusters(),
         rows_of_sources(),
         rows_of_files(),

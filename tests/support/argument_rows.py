@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -265,23 +264,6 @@ def _exported(**options: Any) -> Any:
         x = tf.constant([1.0])
     given = {"folder": "model", "inputs": {"x": x}, "outputs": {"x": x}, "checkpoint": "none", "graph": home}
     return staging.export_saved_model(**{**given, **options})
-
-
-def rows_of_records_of_step() -> Iterator[tuple[str, Row]]:
-    """The checkpoint is at step 3."""
-    source = array(epochs=None, seed=1)
-    held = {
-        "train/position": np.array([3]),
-        "train/fingerprint": np.array(json.dumps(source.fingerprint())),
-        "global_step": np.array(3),
-    }
-
-    def records_of_step(**options: Any) -> Any:
-        return staging.records_of_step(**{"source": source, "checkpoint": held, "step": 2, **options})
-
-    yield from rows("records_of_step", records_of_step, {"source": set(), "name": NONE})
-    yield from rows("records_of_step", records_of_step, {"step": ints(1, INT64)})
-    yield from rows("records_of_step", records_of_step, {"checkpoint": set()}, shows=False)
 
 
 def rows_of_export_saved_model() -> Iterator[tuple[str, Row]]:

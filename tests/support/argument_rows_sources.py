@@ -117,7 +117,7 @@ def rows_of_sources() -> Iterator[tuple[str, Row]]:
     untried = frozenset({"surrogate"})
     yield from rows("ArraySource", array, arrays, "array", "component", untried=untried, shows=False)
     whole = array()
-    for method in (whole.batch, whole.epoch_of, whole.record_ids, whole.record_origins, whole.is_left_out):
+    for method in (whole.batch, whole.epoch_of, whole.record_ids, whole.is_left_out):
         yield from rows(f"RecordSource.{method.__name__}", method, {"index": ints(0, INT64)}, "batch")
     yield "RecordSource.shard(index)", Row(lambda v: array().shard(v, 4), ints(0, 3))
     yield "RecordSource.shard(count)", Row(lambda v: array().shard(0, v), ints(1, INT64))

@@ -14,7 +14,7 @@ from staging_tf1.sources.grain import GrainIterSource, GrainMapSource
 # TensorFlow calls these, and `RecordSource` its two hooks, with arguments of their own. Users do not call them.
 _CALLBACKS = {"begin", "after_create_session", "before_run", "after_run", "end", "record_spec", "gather"}
 # Records that the package makes, and what a user's subclass has to write.
-_RECORDS = {"PipelineStats", "RecordOrigin", "Settings", "LabelledImages"}
+_RECORDS = {"PipelineStats", "Settings", "LabelledImages"}
 _TO_BE_WRITTEN = {"StreamSource.state", "StreamSource.restore"}
 # Made by GrainSource.
 _MADE = {"GrainMapSource.__init__", "GrainIterSource.__init__"}
