@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from staging_tf1.define.staged import staged
     from staging_tf1.graph.areas import StagingArea
     from staging_tf1.graph.map_area import MapStagingArea
-    from staging_tf1.lifecycle.export import export_saved_model
     from staging_tf1.lifecycle.hook import StagingHook
     from staging_tf1.lifecycle.session import StagingSession
     from staging_tf1.lifecycle.start import start
@@ -42,7 +41,6 @@ __all__ = [
     "StagingSummaryHook",
     "contrib",
     "errors",
-    "export_saved_model",
     "legacy",
     "sources",
     "staged",
@@ -61,7 +59,6 @@ _HOMES = {
     "StagingHook": "lifecycle.hook",
     "StagingSession": "lifecycle.session",
     "StagingSummaryHook": "watch.summary_hook",
-    "export_saved_model": "lifecycle.export",
     "staged": "define.staged",
     "start": "lifecycle.start",
 }

@@ -22,7 +22,6 @@ COMMANDS = {
     "run": "run a TensorFlow 1 program, unmodified",
     "contrib": "fetch tf.contrib of TensorFlow 1.15.5 for such programs",
     "launch": "run a cluster of tasks on this machine",
-    "export": "write a SavedModel of what was trained",
     "check": "find mistakes in code that uses staging areas and feed threads",
     "migrate": "rewrite TensorFlow 1 code for this package",
     "index": "index record files for random access",

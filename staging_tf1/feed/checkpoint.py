@@ -153,7 +153,7 @@ def _explained(save: Any) -> Any:
         except NO_ROOM as error:
             if not _is_guarded(graph):
                 raise
-            raise after_failed_save(sess, save_path, global_step, shortened(error)) from error
+            raise after_failed_save(sess, save_path, global_step, _shortened(error)) from error
         last_save = None if graph is None else state_of(graph).savers.last_save
         if last_save is not None:
             last_save.note(self, save_path, global_step, args, kwargs)
@@ -185,7 +185,7 @@ def check_state_file(folder: str) -> None:
             return
         reason = "it is not a text of the expected format"
     except (ValueError, tf.errors.OpError) as error:
-        reason = shortened(error)
+        reason = _shortened(error)
     prefixes = sorted(name.removesuffix(".index") for name in glob.glob(os.path.join(glob.escape(folder), "*.index")))
     others = f" The folder has {', '.join(map(repr, map(os.path.basename, prefixes)))}." if prefixes else ""
     raise CheckpointError(
@@ -386,7 +386,7 @@ def _explain(path: str, error: Exception) -> NoReturn:
         ) from error
     if isinstance(error, tf.errors.InvalidArgumentError):
         raise CheckpointError(
-            f"checkpoint '{path}' does not fit this graph: {shortened(error)}. {_OWN_FOLDER}"
+            f"checkpoint '{path}' does not fit this graph: {_shortened(error)}. {_OWN_FOLDER}"
         ) from error
     if isinstance(error, tf.errors.FailedPreconditionError) and _UNINITIALIZED in str(error):
         iterator = "" if error.op is None else f" '{error.op.inputs[0].op.name}'"
@@ -399,7 +399,7 @@ def _explain(path: str, error: Exception) -> NoReturn:
     older = _checkpoint_before(path)
     names = f"'{os.path.dirname(path)}', {older!r}" if older else "FOLDER, PATH_OF_AN_OLDER_CHECKPOINT"
     raise CheckpointError(
-        f"checkpoint '{path}' is damaged or incomplete: {shortened(error)}. Return to an older checkpoint with "
+        f"checkpoint '{path}' is damaged or incomplete: {_shortened(error)}. Return to an older checkpoint with "
         f"tf.train.update_checkpoint_state({names}), or train from the start in an empty folder."
     ) from error
 
@@ -422,7 +422,7 @@ def _checkpoint_before(path: str) -> str | None:
     return kept[-1] if kept else None
 
 
-def shortened(error: Exception) -> str:
+def _shortened(error: Exception) -> str:
     """Return what TensorFlow says of a checkpoint, on one line."""
     # The saver and TensorFlow prepend an explanation and the line that built the op to the kernel's message.
     text = str(getattr(error, "message", error)).rpartition("Original error:")[2]

@@ -22,7 +22,7 @@ _GIVEN_OPS = frozenset({"Const", "Placeholder", "PlaceholderWithDefault"})
 _CHOOSING_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _CALLING_OPS = _CHOOSING_OPS | {"While", "StatelessWhile", "PartitionedCall", "StatefulPartitionedCall"}
 
-# The name of the ops whose outputs the user's model reads. Programs and commands name them: "staged/Identity:0".
+# The name of the ops whose outputs the user's model reads. Programs name them: "staged/Identity:0".
 OUTPUT = "Identity"
 
 

@@ -106,8 +106,6 @@ OF_TENSORFLOW: dict[str, tuple[Callable[[Any], Any], str]] = {
     "checkpoint_dir": (lambda path: staging.StagingSession(checkpoint_dir=path), "StagingSession got checkpoint_dir="),
     "summary_dir": (lambda path: staging.StagingSession(summary_dir=path), "StagingSession got summary_dir="),
     "output_dir": (lambda path: staging.StagingSummaryHook(output_dir=path), "StagingSummaryHook got output_dir="),
-    "export": (lambda path: export(path, "c"), "export_saved_model() got folder="),
-    "export from": (lambda path: export("out", path), "export_saved_model() got checkpoint="),
 }
 UNKNOWN = (
     "expected a path without a scheme, or with one that this TensorFlow opens (file:, gs:, ram:). Import the package "
@@ -122,12 +120,6 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
-def export(folder: Any, checkpoint: Any) -> Any:
-    with tf.Graph().as_default():
-        x = tf.placeholder(tf.float32, [])
-        return staging.export_saved_model(folder, {"x": x}, {"y": x + 1}, checkpoint=checkpoint)
-
-
 @pytest.mark.parametrize(("path", "refusal"), REFUSED.values(), ids=REFUSED)
 @pytest.mark.parametrize("way", OF_TENSORFLOW)
 def test_a_path_that_tensorflow_does_not_open_is_refused(way: str, path: Any, refusal: str, folder: Path) -> None:
@@ -139,7 +131,7 @@ def test_a_path_that_tensorflow_does_not_open_is_refused(way: str, path: Any, re
     assert sorted(folder.iterdir()) == before
 
 
-@pytest.mark.parametrize("command", ["train --logdir PATH", "export PATH out --input x=x --output y=y"])
+@pytest.mark.parametrize("command", ["train --logdir PATH"])
 def test_a_command_refuses_a_path_that_tensorflow_does_not_open(
     command: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -257,22 +257,6 @@ def rows_of_sessions() -> Iterator[tuple[str, Row]]:
     yield from rows("start", _start, {"coord": NONE, "daemon": FLAGS, "stall_secs": SECS | NONE, "stall_raises": FLAGS})
 
 
-def _exported(**options: Any) -> Any:
-    """There is no checkpoint, so that no model is written. The graph is the test's, or a new one with an op."""
-    home = tf.Graph()
-    with home.as_default():
-        x = tf.constant([1.0])
-    given = {"folder": "model", "inputs": {"x": x}, "outputs": {"x": x}, "checkpoint": "none", "graph": home}
-    return staging.export_saved_model(**{**given, **options})
-
-
-def rows_of_export_saved_model() -> Iterator[tuple[str, Row]]:
-    """Valid values would write a model."""
-    valid: dict[str, set[str]] = {"folder": {"digit", "word"}, "inputs": set(), "outputs": set(), "checkpoint": set()}
-    valid |= {"batch_size": NONE | ints(1, INT64), "graph": NONE}
-    yield from untried_rows("export_saved_model", _exported, valid)
-
-
 def rows_of_clusters() -> Iterator[tuple[str, Row]]:
     jobs = {"ps": ["a:1"], "worker": ["b:1"]}
 
