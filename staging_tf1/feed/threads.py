@@ -6,7 +6,6 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,8 +54,6 @@ class ThreadState:
     measured_cpu_secs: float = 0.0
     put_secs: float = 0.0
     thread: threading.Thread | None = None
-    # Raises an error from the step that waits for this thread; None where the thread is the step's own.
-    give_up: Callable[[BaseException], None] | None = None
 
     def count(self, arrays: list[np.ndarray[Any, Any]], records: int, batches: int = 1) -> None:
         """Count what was delivered; its strings are `bytes` objects."""

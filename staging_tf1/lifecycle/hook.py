@@ -51,7 +51,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
       stall_secs: seconds after which a step that waits for input is logged, with the most likely cause; 0 disables the
         report. None uses the environment variable STAGING_TF1_STALL_SECS, or else 30.
       stall_raises: whether such a step also raises `staging.errors.StallError`, which carries the report. A step in
-        lockstep then reads its source in a separate thread.
+        lockstep that reads its source raises it after the read.
       save_on_stop: whether Ctrl-C and SIGTERM save a checkpoint before they end the program, if the session saves any.
         The step in progress ends first. A second signal ends the program at once. Nothing is saved if that step fails
         after it has taken a batch, and no `tf.train.CheckpointSaverListener` is called. SIGTERM then raises SystemExit
@@ -245,7 +245,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             # The start failed.
             stop_all(self.runs)
             # A thread that is in TensorFlow while the interpreter ends aborts the process.
-            left = join_all([run.join for run in self.runs], self._grace_secs)
+            left = join_all(self.runs, self._grace_secs)
         else:
             left = self._runtime.end(self._grace_secs)
             sync_tokens = sync_tokens_of(self._graph)

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,10 +24,8 @@ from staging_tf1.feed.queue_runner import prepare_to_start
 from staging_tf1.feed.repair import release_stranded, repair_slots
 from staging_tf1.feed.threads import BETWEEN_STEPS, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.feed.unfed import refuse_unfed
-from staging_tf1.garbage import join_thread
 from staging_tf1.graph.sink import Sink
 from staging_tf1.graph.state import session_state_of
-from staging_tf1.lifecycle.side_thread import SideThread
 
 
 @dataclass
@@ -59,19 +56,16 @@ class Lockstep:
     Args:
       pipeline: the pipeline to step.
       session: the session of the steps.
-      interruptible: whether a step must be able to stop waiting for the source. It is then read in a separate thread.
     """
 
-    def __init__(self, pipeline: Pipeline, session: Any, *, interruptible: bool = False) -> None:
+    def __init__(self, pipeline: Pipeline, session: Any) -> None:
         self.name = pipeline.name
-        self._side = SideThread(f"staging:read:{pipeline.name}") if interruptible else None
         self._session, self._pipeline = session, pipeline
-        give_up = None if self._side is None else self._side.give_up
         self.towers = [
             _Tower(
                 sink,
                 batches,
-                ThreadState(f"lockstep:{batches.producer.name}", give_up=give_up),
+                ThreadState(f"lockstep:{batches.producer.name}"),
                 fast_callable(session, feeds=(), targets=(), fetches=sink.put.ends) if sink.put.ends else None,
             )
             for sink, batches in zip(pipeline.sinks, self._readers(), strict=True)
@@ -170,19 +164,6 @@ class Lockstep:
             tower.staged, tower.pending, tower.ended, tower.in_flight = 0, None, False, False
             tower.read_for_tower.clear()
 
-    def stop(self) -> None:
-        """Tell the reading thread to end, if there is one."""
-        if self._side is not None:
-            self._side.stop()
-
-    def join(self, deadline_secs: float) -> list[ThreadState]:
-        """Join that thread. Return the states of the towers that are still in a source after `deadline_secs`."""
-        if self._side is None:
-            return []
-        join_thread(self._side.thread, deadline_secs)
-        states = [tower.state for tower in self.towers]
-        return [state for state in states if state.doing == WAITING_FOR_SOURCE] if self._side.thread.is_alive() else []
-
     def drain(self) -> None:
         """Stop reading. Batches that are staged or read ahead can still be taken."""
         for tower in self.towers:
@@ -200,10 +181,7 @@ class Lockstep:
         if tower.pending is not None:
             return
         while not (tower.read_for_tower or tower.ended):
-            if self._side is None:
-                self._read(tower)
-            else:
-                self._side.call(partial(self._read, tower))
+            self._read(tower)
         if tower.read_for_tower:
             tower.pending = tower.read_for_tower.popleft()
 
@@ -295,8 +273,3 @@ class LockstepPuts(Handler):
                     lockstep.repair(run.counts)
 
         return Stage(before, after, failed) if taken else None
-
-    def close(self) -> None:
-        """See base class. Tells the threads that read to end."""
-        for lockstep in self._pipelines.values():
-            lockstep.stop()

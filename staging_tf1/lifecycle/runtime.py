@@ -6,7 +6,7 @@ import functools
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import logging
@@ -49,7 +49,8 @@ class SessionRuntime:
         watchdog            stopped, and the watcher if no signal saves
         figures             taken, including the batches of the last failed step
         feed threads        told to stop
-        handlers            closed: the threads that read for lockstep are told to stop, leftovers are warned of
+        leftovers           warned of
+        handlers            closed
         threads             joined, within a deadline; a warning names those still running
 
     The session's `close`, which comes without an `end` after an error or in a plain session::
@@ -102,7 +103,6 @@ class SessionRuntime:
             session,
             pipelines,
             self._watcher,
-            interruptible=rule.raises and rule.secs > 0,
             waits_for_workers=waits_for_workers,
         )
         # Where the start of a session fails, MonitoredSession creates the next one before this one is closed.
@@ -180,6 +180,8 @@ class SessionRuntime:
     def _end_the_wait(self, report: str) -> None:
         """Called by the watchdog before it wakes the step."""
         self.steps.timed.stall_report = report
+        # It may stand still again.
+        self.steps.drain_lockstep()
         stop_all(self.runs)
 
     def stop_watching(self) -> None:
@@ -207,7 +209,7 @@ class SessionRuntime:
         for run in runs:
             run.delivery.warn_of_leftovers()
         self.steps.chain.close_handlers()
-        return join_all([*(run.join for run in runs), self.steps.join], join_secs)
+        return join_all(runs, join_secs)
 
     def _close(self) -> None:
         if has_lost_tensorflow():
@@ -270,8 +272,8 @@ def _interrupted_run(ref: weakref.ref[SessionRuntime]) -> Pending | None:
 _SILENT_SECS = 1.0
 
 
-def join_all(joins: Sequence[Callable[[float], Iterable[ThreadState]]], join_secs: float) -> list[threading.Thread]:
-    """Join threads, and warn of those that do not return in time. Each function joins some, and returns the others.
+def join_all(runs: Sequence[PipelineRun], join_secs: float) -> list[threading.Thread]:
+    """Join the feed threads, and warn of those that do not return in time.
 
     Returns:
       The threads that are left behind.
@@ -279,7 +281,7 @@ def join_all(joins: Sequence[Callable[[float], Iterable[ThreadState]]], join_sec
     began = time.perf_counter()
 
     def left_after(secs: float) -> list[ThreadState]:
-        return [state for join in joins for state in join(max(0.0, began + secs - time.perf_counter()))]
+        return [state for run in runs for state in run.join(max(0.0, began + secs - time.perf_counter()))]
 
     if join_secs > _SILENT_SECS:
         for state in left_after(_SILENT_SECS):

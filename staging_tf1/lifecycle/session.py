@@ -54,7 +54,7 @@ class StagingSession:
       stall_secs: seconds after which a step that waits for input is logged, with the most likely cause; 0 disables the
         report. None uses the environment variable STAGING_TF1_STALL_SECS, or else 30.
       stall_raises: whether such a step also raises `staging.errors.StallError`, which carries the report. A step in
-        lockstep then reads its source in a separate thread.
+        lockstep that reads its source raises it after the read.
       save_on_stop: whether Ctrl-C and SIGTERM save a checkpoint in `checkpoint_dir` before they end the program, as in
         `StagingHook`. In a cluster, the chief saves.
       cluster: the `Cluster` to train in. The chief initializes, restores and saves. A chief that restarts while the

@@ -42,7 +42,6 @@ class Steps:
       session: the session of the steps.
       pipelines: the pipelines of its graph, started.
       watcher: knows an interrupt that Python dropped.
-      interruptible: whether a step must be able to stop waiting for a lockstep source.
       waits_for_workers: whether the step that finds the end of shared data waits on the chief for the other workers.
 
     Attributes:
@@ -57,18 +56,13 @@ class Steps:
         pipelines: Sequence[Pipeline],
         watcher: InterruptWatcher,
         *,
-        interruptible: bool = False,
         waits_for_workers: bool = False,
     ) -> None:
         self.session, self._pipelines = session, pipelines
         session_state_of(session).is_watched = True
         # The workers of a cluster take an error of one for the end of its data.
         cluster = self._cluster = cluster_of(pipelines)
-        self._lockstep = {
-            pipeline: Lockstep(pipeline, session, interruptible=interruptible)
-            for pipeline in pipelines
-            if pipeline.lockstep
-        }
+        self._lockstep = {pipeline: Lockstep(pipeline, session) for pipeline in pipelines if pipeline.lockstep}
         self.chain = chain_of(session)
         gates = [handler for handler in self.chain.handlers if isinstance(handler, GatedRuns)]
         tallies = [handler for handler in self.chain.handlers if isinstance(handler, Tally)]
@@ -158,12 +152,12 @@ class Steps:
         """Stop reading from the sources."""
         for run in runs_in(self.session, self._pipelines):
             run.drain()
+        self.drain_lockstep()
+
+    def drain_lockstep(self) -> None:
+        """Let no step in lockstep read its source again."""
         for lockstep in self._lockstep.values():
             lockstep.drain()
-
-    def join(self, deadline_secs: float) -> list[ThreadState]:
-        """Join the threads that read for lockstep. Return the states of those still in a source after the deadline."""
-        return [state for lockstep in self._lockstep.values() for state in lockstep.join(deadline_secs)]
 
 
 class Turns(Handler):

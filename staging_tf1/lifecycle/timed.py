@@ -51,6 +51,9 @@ class TimedRuns(Handler):
         return Stage(self._before, self._after, self._ended)
 
     def _before(self, run: Run) -> None:
+        if self.stall_report is not None:
+            # In lockstep, the read that it tells of has returned.
+            raise StallError(self.stall_report)
         began = self._begin([run.fetches, run.puts] if run.puts else run.fetches, run.feeds)
         if began >= self.waiting.due:
             self.waiting.before_step(began)

@@ -12,7 +12,6 @@ from typing import Any
 from absl import logging
 
 from staging_tf1.background import Background, Stop
-from staging_tf1.errors import StallError
 from staging_tf1.feed.threads import WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.graph.probes import Probe
 from staging_tf1.watch.diagnosis import Diagnosis, diagnose
@@ -151,9 +150,6 @@ class Watchdog:
         for pipeline in self._observer.pipelines:
             for sink in pipeline.sinks:
                 self._do(sink.cancel)
-        give_up = self._readers[step.reads].give_up if step.reads else None
-        if give_up is not None:
-            give_up(StallError(report))
         self.wake(step)
 
     def wake(self, step: Pending, *, own: bool = False) -> None:

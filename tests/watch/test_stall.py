@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 import logging
 import os
 import queue
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,7 +21,7 @@ from stalls import LIMIT_SECS, SECS, Reports, cause_in, numbers_source, stall, w
 from tensorflow.python.ops import data_flow_ops
 
 import staging_tf1 as staging
-from staging_tf1.errors import StallError, StuckThreadWarning
+from staging_tf1.errors import StallError
 
 
 class CapturedLogs(logging.Handler):
@@ -228,70 +228,50 @@ def test_a_source_stuck_in_lockstep_is_read_by_the_step_itself(graph: Any, repor
     )
 
 
-def _stuck_generator(given: threading.Event, first: bool, warned: Callable[[], bool]) -> Any:
-    def stuck() -> Iterator[Any]:
-        if not first:
-            yield np.zeros(2)
-        given.wait(LIMIT_SECS)
-        yield np.ones(2)
+def _waiting_generator(wait: Callable[[int], None]) -> Any:
+    def numbers() -> Iterator[Any]:
+        for number in itertools.count():
+            wait(number)
+            yield np.float64(number)
 
-    return staging.sources.GeneratorSource(stuck, spec=tf.TensorSpec([2], tf.float64))
+    return staging.sources.GeneratorSource(numbers, spec=tf.TensorSpec([], tf.float64))
 
 
-def _stuck_dataset(given: threading.Event, first: bool, warned: Callable[[], bool]) -> Any:
-    def stuck(number: Any) -> Any:
-        # TensorFlow closes a session only when the runs under way have returned, so this one does after the warning.
-        until = time.monotonic() + LIMIT_SECS
-        while (int(number) or first) and not warned() and time.monotonic() < until:
-            time.sleep(0.01)
+def _waiting_dataset(wait: Callable[[int], None]) -> Any:
+    def waited(number: Any) -> Any:
+        wait(int(number))
         return np.float64(number)
 
     def batch(number: Any) -> Any:
-        return tf.ensure_shape(tf.py_func(stuck, [number], tf.float64, stateful=True), [])
+        return tf.ensure_shape(tf.py_func(waited, [number], tf.float64, stateful=True), [])
 
-    return tf.data.Dataset.range(2).map(batch)
-
-
-def has_stuck_thread(recorders: list[Any]) -> bool:
-    return any(each.category is StuckThreadWarning for recorder in recorders for each in recorder)
+    return tf.data.Dataset.range(10**9).map(batch)
 
 
-@pytest.mark.parametrize("make", [_stuck_generator, _stuck_dataset], ids=["generator", "dataset"])
+@pytest.mark.parametrize("make", [_waiting_generator, _waiting_dataset], ids=["generator", "dataset"])
 @pytest.mark.parametrize("first", [True, False], ids=["in the warm-up", "in a step"])
-def test_a_wait_for_a_source_in_lockstep_is_ended(graph: Any, make: Any, first: bool) -> None:
-    given = threading.Event()
-    before = set(threading.enumerate())
-    recorders: list[Any] = []
-    # Outside the block, which would also raise TensorFlow's own warnings, those that the tests ignore.
-    x = staging.staged(make(given, first, lambda: has_stuck_thread(recorders)), lockstep=True, name="train")
-    with pytest.warns(StuckThreadWarning, match="'lockstep:train' is still in the source after 0.1 s") as warnings:
-        recorders.append(warnings)
-        with pytest.raises(StallError) as caught, watched_session(stop_grace_period_secs=0.1) as sess:
-            try:
-                while True:
-                    sess.run(x)
-            except StallError as error:
-                with pytest.raises(StallError) as again:
-                    sess.run(x)
-                assert again.value.report == error.report
-                raise
+def test_a_stall_in_lockstep_is_raised_after_the_read(graph: Any, reports: Reports, make: Any, first: bool) -> None:
+    reported, returned = threading.Event(), threading.Event()
+    reports.on_report = reported.set
+
+    def wait(number: int) -> None:
+        if number == (0 if first else 2):
+            assert reported.wait(LIMIT_SECS)
+            returned.set()
+
+    x = staging.staged(make(wait), lockstep=True, name="train")
+    with pytest.raises(StallError) as caught, watched_session() as sess:
+        try:
+            while True:
+                sess.run(x)
+        except StallError as error:
+            with pytest.raises(StallError) as again:
+                sess.run(x)
+            assert again.value.report == error.report
+            raise
+    assert returned.is_set() and caught.value.report == reports.texts.get_nowait()
     cause = cause_in(caught.value.report)
     assert re.search(r"is stuck: feed thread 'lockstep:train' has been in it for \d+\.\d s", cause)
-    given.set()
-    left = [each for each in threading.enumerate() if each not in before and each.name.startswith("staging:")]
-    assert {thread.name for thread in left} <= {"staging:read:train"}
-    assert left or make is _stuck_dataset, "a dataset returns before the session is closed"
-    for thread in left:
-        thread.join(LIMIT_SECS)
-
-
-def test_steps_in_lockstep_that_can_be_interrupted_see_every_batch(graph: Any) -> None:
-    x = staging.staged(numbers_source(10), lockstep=True, devices=["/cpu:0", "/cpu:0"])
-    seen = []
-    with staging.StagingSession(stall_raises=True) as sess:
-        while not sess.should_stop():
-            seen += [number for each in sess.run(x) for number in each.tolist()]
-    assert sorted(seen) == list(range(20))
 
 
 def test_a_source_that_never_made_a_batch(graph: Any) -> None:
