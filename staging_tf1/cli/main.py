@@ -26,7 +26,6 @@ COMMANDS = {
     "migrate": "rewrite TensorFlow 1 code for this package",
     "index": "index record files for random access",
     "cache": "build, show and remove caches of datasets",
-    "completion": "print a script for the completion of a shell",
 }
 
 

@@ -1,11 +1,10 @@
-"""The standard streams of the commands: closed streams and pipes, full disks, and text that an encoding lacks."""
+"""The standard streams of the commands: pipes without a reader, full disks, and text that an encoding lacks."""
 
 from __future__ import annotations
 
 import codecs
 import errno
 import io
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -51,35 +50,19 @@ def with_streams(prog: str, command: Callable[[], int]) -> int:
     other write error is reported in one line, and the exit code is 1. Text that the encoding of a stream lacks is
     escaped.
     """
-    _open_closed_streams()
     with _replaced("stdout"), _replaced("stderr"):
         try:
             try:
                 return command()
             finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
+                # One that is closed from the start is None.
+                for stream in filter(None, (sys.stdout, sys.stderr)):
+                    stream.flush()
         except _LostOutput as lost:
             if lost.error.errno == errno.EPIPE:
                 return _NO_READER
             complain(prog, f"the output cannot be written: {lost.error.strerror}")
             return 1
-
-
-def _open_closed_streams() -> None:
-    """Open /dev/null in place of each standard stream that is closed.
-
-    Otherwise the next file or socket would get its number, and what processes and libraries print would go there.
-    """
-    for number, (name, mode) in enumerate({"stdin": "r", "stdout": "w", "stderr": "w"}.items()):
-        if getattr(sys, name) is not None:
-            continue
-        descriptor = os.open(os.devnull, os.O_RDWR)
-        if descriptor == number:
-            os.set_inheritable(descriptor, True)
-        stream = open(descriptor, mode, closefd=False)  # noqa: SIM115, as long as the process
-        setattr(sys, name, stream)
-        setattr(sys, f"__{name}__", stream)
 
 
 @contextmanager

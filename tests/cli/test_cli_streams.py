@@ -52,8 +52,6 @@ ROWS: dict[str, list[str]] = {
     "cache": ["cache", "show", "--verify", "cache"],
     "cache build": ["cache", "build", "dataset_of_mine:data", "other"],
     "cache remove": ["cache", "remove", "cache"],
-    "completion": ["completion", "bash"],
-    "completion zsh": ["completion", "zsh"],
     "help": ["--help"],
     "version": ["--version"],
 }
