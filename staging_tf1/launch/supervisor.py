@@ -34,8 +34,10 @@ _COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 _SERVER_SECS = 1.5
 # How long the tasks are waited for after SIGKILL, which a process that waits for a broken disk or device ignores.
 _GIVE_UP_SECS = 0.4
-# The exit codes of shells for programs that cannot be executed.
-_EXIT_CODES = {errno.ENOENT: 127, errno.EACCES: 126, errno.ENOEXEC: 126}
+# The exit code of shells for programs that cannot be executed.
+_NOT_EXECUTED = 126
+# Most real-time signals have none.
+_NAMES = {int(each): each.name for each in signal.Signals}
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
@@ -97,7 +99,6 @@ class Printer:
 
     def __init__(self) -> None:
         self._queue: deque[tuple[int, bytearray]] = deque()
-        self._lost: set[int] = set()
         self._size = 0
 
     @property
@@ -112,33 +113,29 @@ class Printer:
 
     def add(self, descriptor: int, line: bytes) -> None:
         """Append a line, which ends with a newline."""
-        if descriptor not in self._lost:
-            if not self._queue or self._queue[-1][0] != descriptor:
-                self._queue.append((descriptor, bytearray()))
-            self._queue[-1][1].extend(line)
-            self._size += len(line)
+        if not self._queue or self._queue[-1][0] != descriptor:
+            self._queue.append((descriptor, bytearray()))
+        self._queue[-1][1].extend(line)
+        self._size += len(line)
 
     def write(self) -> None:
         """Write what `waiting_for`, which has room, takes at once.
 
         Raises:
-            OSError: the reader is gone or the disk is full. All that goes to that descriptor is dropped from then on.
+            OSError: the reader is gone or the disk is full. What should have been written is dropped.
         """
         descriptor, text = self._queue[0]
+        written = len(text)
         try:
             # A pipe that has room takes this many bytes at once.
             written = os.write(descriptor, text[: select.PIPE_BUF])
         except BlockingIOError:
-            return  # another process has made the descriptor non-blocking and filled it just then
-        except OSError:
-            self._lost.add(descriptor)
-            self._queue = deque(waiting for waiting in self._queue if waiting[0] != descriptor)
-            self._size = sum(len(text) for _, text in self._queue)
-            raise
-        del text[:written]
-        self._size -= written
-        if not text:
-            self._queue.popleft()
+            written = 0  # another process has made the descriptor non-blocking and filled it just then
+        finally:
+            del text[:written]
+            self._size -= written
+            if not text:
+                self._queue.popleft()
 
 
 class _Stream(LineSplitter):
@@ -256,7 +253,7 @@ class _Supervisor:
         try:
             self._processes[task] = process = _Process(task, self._tags)
         except OSError as error:
-            self._fail(f"{task.name} cannot be started: {error.strerror}", _EXIT_CODES.get(error.errno or 0, 1))
+            self._fail(f"{task.name} cannot be started: {error.strerror}", _NOT_EXECUTED)
             return
         for stream in process.streams:
             self._loop.add_reader(stream.pipe, self._read, stream)
@@ -331,9 +328,8 @@ class _Supervisor:
             self._signal_servers()
             return
         if status != 0:
-            outcome = (
-                f"{task.name} {f'exited with code {status}' if status > 0 else f'was ended by {name_of(-status)}'}"
-            )
+            signal_name = _NAMES.get(-status, f"signal {-status}")
+            outcome = f"{task.name} " + (f"exited with code {status}" if status > 0 else f"was ended by {signal_name}")
             count = self._restarted.get(task, 0) + 1
             if count > self._restarts:
                 self._fail(outcome, status if status > 0 else 128 - status)
@@ -364,10 +360,10 @@ class _Supervisor:
             self._interrupted, self._code = True, 128 + number
         if not self._ending:
             again = "; Ctrl-C again kills them" if number == signal.SIGINT else ""
-            self._say(f"ending all tasks, because of {name_of(number)}{again}")
+            self._say(f"ending all tasks, because of {_NAMES[number]}{again}")
             self._end(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
         elif number != signal.SIGHUP:  # a terminal that closes may send two
-            self._kill(f"when {name_of(number)} came")
+            self._kill(f"when {_NAMES[number]} came")
         if not self._processes:
             self._loop.stop()  # the rest of the output may wait for a reader forever
 
@@ -393,7 +389,7 @@ class _Supervisor:
         self._servers_get = None
 
     def _kill_after(self, secs: float, number: int) -> None:
-        self._set_alarm(secs, lambda: self._kill(f"{secs:g} s after {name_of(number)}"))
+        self._set_alarm(secs, lambda: self._kill(f"{secs:g} s after {_NAMES[number]}"))
 
     def _kill(self, when: str) -> None:
         if self._processes:
@@ -414,17 +410,6 @@ class _Supervisor:
 
     def _running(self) -> str:
         return ", ".join(task.name for task in self._processes)
-
-
-def name_of(number: int) -> str:
-    """Return a signal's name. Real-time signals have none.
-
-    >>> name_of(9), name_of(40)
-    ('SIGKILL', 'signal 40')
-    """
-    with contextlib.suppress(ValueError):
-        return signal.Signals(number).name
-    return f"signal {number}"
 
 
 def supervise(prog: str, tasks: Sequence[Task], *, restarts: int, grace_secs: float) -> int:
