@@ -171,7 +171,7 @@ class _Resumption:
         pipeline, skip = self.pipeline, self.pipeline.plan.skip
         had, has = ({key: each[key] for key in LEFT_OUT if key in each} for each in (saved.fingerprint, present))
         first = min(positions) if saved.acked is None else Acked(positions).base
-        changes = differences(had, has)
+        changes = _differences(had, has)
         if changes:
             logging.info("'%s': %s. All else keeps its place in the order.", pipeline.name, "; ".join(changes))
         before = Spans.parsed(str(had.get("skip", "")))
@@ -186,7 +186,7 @@ class _Resumption:
         if not is_ahead or had.get("skip") != has.get("skip"):
             return
         towers = [1 if saved.acked is not None else len(saved.positions), _position(pipeline).tower_range.all_towers]
-        renumbered = differences(*(without_share(order_of(each)) for each in (saved.fingerprint, present)))
+        renumbered = _differences(*(without_share(order_of(each)) for each in (saved.fingerprint, present)))
         renumbered += [f"towers was {towers[0]}, is {towers[1]}"] * (towers[0] != towers[1])
         if not renumbered:
             return
@@ -212,7 +212,7 @@ class _Resumption:
                 f"{pipeline}: the chief has share={shares[0]!r}, and {pipeline.task} has share={shares[1]!r}. Give "
                 f"staged() the same share= in every worker."
             )
-        different = differences(saved.fingerprint, present)
+        different = _differences(saved.fingerprint, present)
         if len(saved.positions) != position.length:
             different.append(f"towers was {len(saved.positions)}, is {position.length}")
         if different:
@@ -357,7 +357,7 @@ class _Before:
         return self.positions if towers == len(self.positions) else (sum(self.positions) // towers,) * towers
 
     def _difference(self, present: Fingerprint, towers: int, carried: Carried | None) -> str:
-        parts = differences(self.fingerprint, present)
+        parts = _differences(self.fingerprint, present)
         if towers != len(self.positions):
             parts.append(f"towers was {len(self.positions)}, is {towers}")
         if present.get("source") == self.fingerprint.get("source") == DATA_SERVICE:
@@ -385,7 +385,7 @@ def _in_order(before: _Before, acked: Acked, mode: str, present: Fingerprint, le
     """
     if acked.ahead:
         window = [] if present != before.fingerprint else [f"window was {len(before.positions)}, is {length}"]
-        changes = "; ".join(differences(before.fingerprint, present) + window)
+        changes = "; ".join(_differences(before.fingerprint, present) + window)
         problem = (
             f"'{before.name}': the checkpoint was saved with share='dynamic', whose workers consume batches out of "
             f"order: all before batch {acked.base}, and {acked.ahead} after it. In another order of batches "
@@ -400,7 +400,7 @@ def _in_order(before: _Before, acked: Acked, mode: str, present: Fingerprint, le
     return _Before(before.name, (acked.base,), without_share(before.fingerprint))
 
 
-def differences(saved: Fingerprint, present: Fingerprint) -> list[str]:
+def _differences(saved: Fingerprint, present: Fingerprint) -> list[str]:
     """Say for each entry that differs what it was and what it is."""
     return [
         (changed_files(saved.get(key), present.get(key)) if key == "file_list" else None)

@@ -141,7 +141,7 @@ class _Functions:
             return node.op in _ENDING_OPS
         # The first input only chooses a function.
         arguments = tuple(given[1:] if node.op in _CHOOSING_OPS else given)
-        return any(self._ends_in(name, arguments) for name in functions_of(node))
+        return any(self._ends_in(name, arguments) for name in _functions_of(node))
 
     def _ends_in(self, name: str, arguments: tuple[bool, ...]) -> bool:
         if (name, arguments) in self._seen:
@@ -165,7 +165,7 @@ class _Functions:
         return self._known[name]
 
 
-def functions_of(node: Any) -> Iterator[str]:
+def _functions_of(node: Any) -> Iterator[str]:
     """The names of the functions in the attributes of a NodeDef."""
     for value in node.attr.values():
         yield from (function.name for function in [value.func, *value.list.func] if function.name)
@@ -179,7 +179,7 @@ def bodies_of(graph: Any, nodes: Iterable[Any]) -> Iterator[list[Any]]:
         body = pending.pop()
         yield body
         # A function can also be called like an op: by a node of its name.
-        names = dict.fromkeys(name for node in body for name in (*functions_of(node), node.op) if name not in seen)
+        names = dict.fromkeys(name for node in body for name in (*_functions_of(node), node.op) if name not in seen)
         seen.update(names)
         functions = [function_def(graph, name) for name in names]
         pending += [list(function.node_def) for function in functions if function is not None]
@@ -251,7 +251,7 @@ def _assigns_within(call: Any) -> bool:
     """Whether a function that an op calls assigns to a variable: perhaps to the one that the op passes on."""
     functions, pending, seen = _Functions(call.graph), [call.node_def], set[str]()
     while pending:
-        for name in set(functions_of(pending.pop())) - seen:
+        for name in set(_functions_of(pending.pop())) - seen:
             seen.add(name)
             nodes = functions.of(name).node_def
             if any(_assigns(node.op) for node in nodes):

@@ -212,7 +212,19 @@ class Position:
         Raises:
           CheckpointError: they are damaged.
         """
-        return parsed_position(self._scope, saved)
+        batches, text, *state = saved
+        if batches.ndim != 1 or not batches.size or (batches < 0).any():
+            self.refuse("position", batches.tolist(), "a list with a number of batches for each tower")
+        try:
+            fingerprint = json.loads(text)
+        except (TypeError, ValueError, RecursionError):
+            fingerprint = None
+        if not (isinstance(fingerprint, dict) and all(isinstance(each, (int, str)) for each in fingerprint.values())):
+            self.refuse("fingerprint", text, "a JSON object of integers and strings")
+        parsed = Saved(tuple(batches.tolist()), fingerprint, state[0] if state else None)
+        if parsed.acked is not None and not parsed.acked.is_valid:
+            self.refuse("position", batches[:8].tolist(), "numbers that leave their own place as the remainder")
+        return parsed
 
     @property
     def _scope(self) -> str:
@@ -220,7 +232,10 @@ class Position:
 
     def refuse(self, name: str, got: Any, wanted: str) -> NoReturn:
         """Raise CheckpointError for a value that no run of this package can have saved."""
-        _refuse(self._scope, name, got, wanted)
+        raise CheckpointError(
+            f"'{self._scope}/{name}' in the checkpoint is damaged: got {repr(got)[:200]}, expected {wanted}. Restore "
+            f"an older checkpoint, or use staged(resume='restart') to begin with the first batch."
+        )
 
     def to_store(self, positions: Sequence[int], fingerprint: Fingerprint) -> tuple[list[Any], dict[Any, Any]]:
         """Return the ops, with their feeds, that set the position of each tower and the fingerprint."""
@@ -277,34 +292,6 @@ class DynamicPosition(Position):
         return tf.raw_ops.ResourceScatterNdMax(
             ref=self._batches.handle, indices=cell, updates=following, use_locking=True, name="acknowledge"
         )
-
-
-def parsed_position(scope: str, saved: Sequence[Any]) -> Saved:
-    """Parse what a checkpoint holds of the position of the pipeline `scope`: the values of its variables, in order.
-
-    Raises:
-      CheckpointError: they are damaged.
-    """
-    batches, text, *state = saved
-    if batches.ndim != 1 or not batches.size or (batches < 0).any():
-        _refuse(scope, "position", batches.tolist(), "a list with a number of batches for each tower")
-    try:
-        fingerprint = json.loads(text)
-    except (TypeError, ValueError, RecursionError):
-        fingerprint = None
-    if not isinstance(fingerprint, dict) or not all(isinstance(value, (int, str)) for value in fingerprint.values()):
-        _refuse(scope, "fingerprint", text, "a JSON object of integers and strings")
-    parsed = Saved(tuple(batches.tolist()), fingerprint, state[0] if state else None)
-    if parsed.acked is not None and not parsed.acked.is_valid:
-        _refuse(scope, "position", batches[:8].tolist(), "numbers that leave their own place as the remainder")
-    return parsed
-
-
-def _refuse(scope: str, name: str, got: Any, wanted: str) -> NoReturn:
-    raise CheckpointError(
-        f"'{scope}/{name}' in the checkpoint is damaged: got {repr(got)[:200]}, expected {wanted}. Restore an older "
-        f"checkpoint, or use staged(resume='restart') to begin with the first batch."
-    )
 
 
 def labelled(position: int, state: bytes) -> bytes:
