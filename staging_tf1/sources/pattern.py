@@ -10,8 +10,8 @@ The order is drawn for a few tables, which are repeated in an order that a hash 
 
 from __future__ import annotations
 
+import bisect
 import functools
-import heapq
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -114,56 +114,37 @@ def _drawn_of_many(counts: tuple[int, ...], seed: int) -> list[int]:
     The source with the earliest random time comes next, unless another one would then miss its last place.
     """
     length = sum(counts)
-    units = [_Units(count, length, mix_int(seed ^ mix_int(source + 1))) for source, count in enumerate(counts)]
-    # For each place, how many earlier places are left over by the records that must come before it.
-    spare = np.arange(length + 1) - sum(
-        np.searchsorted(unit.stops, np.arange(length + 1), side="right") for unit in units
+    starts, stops, times = zip(
+        *(_places_of(count, length, mix_int(seed ^ mix_int(source + 1))) for source, count in enumerate(counts))
     )
+    # For each place, how many earlier places are left over by the records that must come before it.
+    spare = np.arange(length + 1) - sum(np.searchsorted(stop, np.arange(length + 1), side="right") for stop in stops)
     drawn = []
     following = [0] * len(counts)
     # By place, the sources whose next record may come there at the earliest.
     coming: list[list[int]] = [list(range(len(counts))), *([] for _ in range(length))]
-    # The sources whose next record may come now.
+    # The sources whose next record may come now, by its time.
     ready: list[tuple[float, int]] = []
     for place in range(length):
         for source in coming[place]:
-            heapq.heappush(ready, (units[source].times[following[source]], source))
-        source = _next_source(ready, units, following, spare, place)
+            bisect.insort(ready, (times[source][following[source]], source))
+        for entry in ready:
+            _, source = entry
+            stop = stops[source][following[source]]
+            if stop == place + 1 or spare[place + 1 : stop].min() > 0:
+                break
+        ready.remove(entry)
+        spare[place + 1 : stop] -= 1
         drawn.append(source)
         following[source] += 1
         if following[source] < counts[source]:
-            coming[max(units[source].starts[following[source]], place + 1)].append(source)
+            coming[max(starts[source][following[source]], place + 1)].append(source)
     return drawn
 
 
-def _next_source(
-    ready: list[tuple[float, int]],
-    units: Sequence[_Units],
-    following: Sequence[int],
-    spare: np.ndarray[Any, Any],
-    place: int,
-) -> int:
-    """Take the source of one place out of the heap `ready`, and note in `spare` what is left."""
-    aside = []
-    while True:
-        time, source = heapq.heappop(ready)
-        stop = units[source].stops_list[following[source]]
-        if stop == place + 1 or spare[place + 1 : stop].min() > 0:
-            break
-        aside.append((time, source))
-    for entry in aside:
-        heapq.heappush(ready, entry)
-    spare[place + 1 : stop] -= 1
-    return source
-
-
-class _Units:
-    """The places that each record of one source may have, from `starts` to before `stops`, and its random time."""
-
-    def __init__(self, count: int, length: int, seed: int) -> None:
-        numbers = np.arange(count)
-        starts = numbers * length // count
-        self.stops = -(-(numbers + 1) * length // count)
-        uniform = (mix64(numbers.astype(np.uint64) + np.uint64(seed)) >> np.uint64(11)) / 2.0**53
-        self.starts, self.stops_list = starts.tolist(), self.stops.tolist()
-        self.times = ((numbers + uniform) * length / count).tolist()
+def _places_of(count: int, length: int, seed: int) -> tuple[list[int], list[int], list[float]]:
+    """Return the first place of each record of one source, the place behind its last one, and its random time."""
+    numbers = np.arange(count)
+    uniform = (mix64(numbers.astype(np.uint64) + np.uint64(seed)) >> np.uint64(11)) / 2.0**53
+    times = (numbers + uniform) * length / count
+    return (numbers * length // count).tolist(), (-(-(numbers + 1) * length // count)).tolist(), times.tolist()
