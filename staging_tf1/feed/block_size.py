@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from staging_tf1._tf import is_profiled
 
-# A stop waits until a block is put, and what is read ahead is in no step yet.
-_MOST_SECS = 0.01
+# What is read ahead is in no step yet, and the figures count a block when it is put.
+_MOST_SECS = 0.025
 _MOST_BYTES = 8 << 20
 _MOST_BATCHES = 64
 # How many batches come first. TensorFlow takes a moment to prepare the loop, and the first steps need its threads.
@@ -49,4 +49,5 @@ class BlockSize:
             return
         step_secs = read_secs + put_secs / batches
         wanted = min(2 * batches, self._most, _MOST_SECS / step_secs, self._capacity * step_secs / read_secs)
-        self.batches = max(1, int(wanted))
+        # A pause of the steps, as for a checkpoint, is over in the next block.
+        self.batches = max(1, self.batches // 2, int(wanted))

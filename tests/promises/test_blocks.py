@@ -457,15 +457,16 @@ def test_the_first_batches_are_put_one_by_one(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("before", "source_secs", "put_secs", "after"),
     [
-        # Fast steps: twice as many each time, up to 10 ms or what is read while the step has staged batches.
+        # Fast steps: twice as many each time, up to 25 ms or what is read while the step has staged batches.
         (1, 1e-5, 3e-4, 2),
         (8, 8e-5, 24e-4, 16),
-        (32, 32e-5, 96e-4, 32),
-        (16, 32e-4, 32e-4, 4),
-        # Slow steps: one by one.
-        (1, 1e-5, 1e-2, 1),
+        (64, 64e-5, 128e-4, 42),
+        (64, 64e-5, 576e-4, 32),
+        (8, 16e-4, 16e-4, 4),
+        # Slow steps: half as many each time.
+        (1, 1e-5, 3e-2, 1),
         (1, 1e-5, 7.0, 1),
-        (32, 32e-5, 5.0, 1),
+        (32, 32e-5, 5.0, 16),
         # The source is slower than the step.
         (1, 1e-3, 1e-5, 2),
         # A clock that stands still.
@@ -475,6 +476,7 @@ def test_the_first_batches_are_put_one_by_one(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.usefixtures("begun")
 def test_the_size_follows_the_steps(before: int, source_secs: float, put_secs: float, after: int) -> None:
     size = BlockSize(capacity=2, bytes_per_batch=1000)
+    size.batches = before
     size.note(before, source_secs, put_secs)
     assert size.batches == after
 
