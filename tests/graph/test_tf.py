@@ -520,6 +520,31 @@ def test_inner_runs_are_wrapped_and_parsed_fetches_run(monkeypatch: pytest.Monke
         assert len(seen) == 1
 
 
+def test_callable_handle_and_its_release(graph: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    released: list[int] = []
+    release = _tf._c_api.TF_SessionReleaseCallable
+    monkeypatch.setattr(_tf._c_api, "TF_SessionReleaseCallable", lambda *a: released.append(a[1]) or release(*a))
+    x = tf.placeholder(tf.float32, [])
+    checked, nothing = tf.check_numerics(2.0 * x, "not finite"), tf.no_op()
+    with tf.Session() as sess:
+        compiled = _tf.CompiledRun(sess, _tf.parsed_fetches(sess, [checked, nothing]), [x])
+        assert compiled(sess, [np.array(3, np.float32)], None) == [6.0, None]
+        with pytest.raises(tf.errors.InvalidArgumentError, match="not finite") as caught:
+            compiled(sess, [np.array(np.nan, np.float32)], None)
+        assert caught.value.op is checked.op
+        number = compiled._number
+        # Its frames have the callable.
+        del compiled, caught
+        assert released == [number]
+
+
+def test_buffer_of_options() -> None:
+    empty, timed = (_tf._c_api.TF_NewBufferFromString(text) for text in (b"", b"\x10\x05"))
+    assert _tf.is_default(None) and _tf.is_default(empty) and not _tf.is_default(timed)
+    for buffer in (empty, timed):
+        _tf._c_api.TF_DeleteBuffer(buffer)
+
+
 def test_session_whose_class_replaces_an_inner_run() -> None:
     class Other(tf.Session):
         def _do_run(self, *arguments: Any) -> Any:
