@@ -124,9 +124,10 @@ class TowerBarrier:
             return {tower for tower in everyone if self._towers[tower].closed}
 
     def lags_behind(self, tower: int) -> bool:
-        """Whether another tower, which has not ended, has staged fewer batches than `tower`."""
+        """Whether a whole round waits for another tower, which has staged fewer batches than `tower`."""
         with self._lock:
-            return any(other.staged < self._towers[tower].staged and not other.ended for other in self._towers)
+            behind = [other for other in self._towers if other.staged < self._towers[tower].staged and not other.ended]
+            return bool(behind) and self._phase is _Phase.TOGETHER
 
     def _whole_rounds(self) -> int:
         return min(tower.staged for tower in self._towers)
