@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -214,7 +215,9 @@ class SinkRun:
             if self._closed:
                 return
             self._closed, self._ended_before = True, not self._cancelled
-        run_unwrapped(self._session, self.sink.close)
+        # A partial run that meets the end cancels its session, and with it the run that has closed the queue.
+        with suppress(tf.errors.CancelledError):
+            run_unwrapped(self._session, self.sink.close)
 
     @property
     def over(self) -> bool:

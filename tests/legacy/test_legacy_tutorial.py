@@ -42,7 +42,7 @@ def test_a_mismatch_is_an_error_when_stage_is_built(printed: dict[str, str]) -> 
     assert wrong.splitlines()[-1] == (
         "staging_tf1.errors.SpecError: area 'StagingArea' (made at mismatch_wrong.py:6): component 0 got float32 "
         "[?, 28, 28, 3], declared uint8 [?, 28, 28, 3]. Cast it: tf.cast(value, tf.uint8), or let staged() take the "
-        "spec from the tensors. "
+        "spec from the values. "
         "Or declare the area with the dtype that you stage: tf.staging.StagingArea([placeholders of that dtype], "
         "dtypes=[that dtype])."
     )

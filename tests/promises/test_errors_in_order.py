@@ -24,11 +24,13 @@ LIMIT_SECS = 60.0
 class Overtaken(RecordSource):
     """Batch `bad` fails. The batch before it waits until that has happened, if there is somebody to do so.
 
+    A file tells it, because the source may be sent to a process.
+
     Args:
       bad: the numbers of bad batches.
       folder: where a file tells that one has failed.
       raised: makes what is raised; None returns a batch of another dtype.
-      waits: whether another thread or process makes the bad batch.
+      waits: whether another thread makes the bad batch. Two batches may go to the same process.
     """
 
     def __init__(self, bad: tuple[int, ...], folder: Path, raised: Any, waits: bool) -> None:
@@ -42,7 +44,6 @@ class Overtaken(RecordSource):
         number = records.start if isinstance(records, slice) else int(records[0])
         told = self._folder / str(number + 1)
         until = time.monotonic() + LIMIT_SECS
-        # A file, because the other may be a process.
         while self._waits and number + 1 in self._bad and not told.exists():
             assert time.monotonic() < until, "nobody makes the batch after this one"
             time.sleep(0.001)
@@ -117,7 +118,7 @@ def numbers(*but: int, end: int = BATCHES) -> list[int]:
 @pytest.mark.parametrize("makers", MAKERS)
 def test_an_error_of_the_source(tmp_path: Path, makers: str, session: str, bad: int) -> None:
     with tf.Graph().as_default():
-        source = Overtaken((bad,), tmp_path, KeyError, waits=makers != "one thread")
+        source = Overtaken((bad,), tmp_path, KeyError, waits="threads" in makers)
         got, error = stepped(session, staging.staged(source, **MAKERS[makers]))
     assert got == numbers(end=bad)
     assert isinstance(error, KeyError) and f"record {bad} is bad" in str(error)
@@ -129,7 +130,7 @@ def test_an_error_of_the_source(tmp_path: Path, makers: str, session: str, bad: 
 @pytest.mark.parametrize("makers", ["one thread", "four threads"])
 def test_other_errors(tmp_path: Path, makers: str, raised: Any, kind: type[Exception]) -> None:
     with tf.Graph().as_default():
-        source = Overtaken((5,), tmp_path, raised, waits=makers != "one thread")
+        source = Overtaken((5,), tmp_path, raised, waits="threads" in makers)
         got, error = stepped("in_staging_session", staging.staged(source, **MAKERS[makers]))
     assert got == numbers(end=5) and type(error) is kind
 
@@ -154,7 +155,7 @@ def test_an_error_of_map_fn(tmp_path: Path, makers: str, session: str) -> None:
 def test_skipped_batches(tmp_path: Path, makers: str, most: int) -> None:
     bad = (3, 8)
     with tf.Graph().as_default():
-        source = Overtaken(bad, tmp_path, KeyError, waits=makers != "one thread")
+        source = Overtaken(bad, tmp_path, KeyError, waits="threads" in makers)
         batch = staging.staged(source, ignored_exception_types=KeyError, max_ignored=most, **MAKERS[makers])
         got, error = stepped("in_staging_session", batch)
     if most == len(bad):
