@@ -215,6 +215,9 @@ class SinkRun:
             if self._closed:
                 return
             self._closed, self._ended_before = True, not self._cancelled
+            if self._cancelled:
+                # The cancel closes the queue. A second close would fail, and TensorFlow would log it.
+                return
         # A partial run that meets the end cancels its session, and with it the run that has closed the queue.
         with suppress(tf.errors.CancelledError):
             run_unwrapped(self._session, self.sink.close)
