@@ -54,8 +54,9 @@ class Preparing:
         return Prepared(flat, records)
 
     def failed(self, number: int, error: tf.errors.OpError) -> tf.errors.OpError:
-        """Return the error for batch `number` of a block, in which an op has failed with `error`."""
-        return error if self._map is None else self._map.failed(number, error)
+        """Return the error for batch `number` of a block, in which an op of `map_fn` has failed with `error`."""
+        assert self._map is not None
+        return self._map.failed(number, error)
 
     def __call__(self, number: int, batch: Any) -> Prepared:
         """Prepare the source's batch `number`.

@@ -126,7 +126,8 @@ class SinkRun:
           Stopped: the sink was cancelled before.
           ForkedError: the source forked, and this is the child.
         """
-        if self.sink.put.block is None:
+        block = self.sink.put.block
+        if block is None:
             self.put(*arrays)
             return batches
         fed = [*arrays, np.array([batches], np.int32)]
@@ -135,7 +136,9 @@ class SinkRun:
         except tf.errors.CancelledError:
             raise
         except tf.errors.OpError as error:
-            (put,) = run_unwrapped(self._session, self.sink.put.block.before_error)
+            if block.before_error is None:
+                raise
+            (put,) = run_unwrapped(self._session, block.before_error)
             raise FailedBlock(int(put), error) from error
         return int(added)
 
