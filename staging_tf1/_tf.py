@@ -706,13 +706,11 @@ class CompiledRun:
     """Parsed fetches and the tensors to feed, as a callable of the C API. It does not keep its session alive."""
 
     def __init__(self, session: Any, parsed: ParsedFetches, fed: Sequence[Any]) -> None:
-        self._session, self._handler = weakref.ref(session), parsed.handler
-        options = CallableOptions(
-            feed=[tensor.name for tensor in fed],
-            fetch=[tensor.name for tensor in parsed.handler.fetches()],
-            target=[op.name for op in parsed.handler.targets()],
+        handler = parsed.handler
+        self._session, self._handler = weakref.ref(session), handler
+        made: Any = fast_callable(
+            session, feeds=fed, targets=handler.targets(), fetches=handler.fetches(), as_configured=True
         )
-        made = session._make_callable_from_options(_OwnOptions(options))
         # TensorFlow's object refers to the session.
         self._number, made._handle = made._handle, None
 
