@@ -32,10 +32,11 @@ from staging_tf1.define.checks import (
 from staging_tf1.define.inputs import common_batches, divided
 from staging_tf1.define.specs import as_type_spec, can_be_split
 from staging_tf1.errors import SpecError
+from staging_tf1.feed.feeding import feeding_of
 from staging_tf1.feed.pipeline import Input, Plan
-from staging_tf1.feed.queue_runner import runner_of
 from staging_tf1.feed.source_errors import errors_only, skip_rule
 from staging_tf1.feed.threads import check_nice
+from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.feed_queue import FeedQueue, QueueOptions
 from staging_tf1.graph.guards import building
 from staging_tf1.sources import Source, StreamSource
@@ -198,7 +199,8 @@ class CustomRunner:
         having(caller, "sess", sess, ("graph", "run", "make_callable"), "a tf.Session")
         if coord is not None:
             having(caller, "coord", coord, ("register_thread", "request_stop"), "a tf.train.Coordinator")
-        return runner_of(sess.graph, self._pipeline).create_threads(sess, coord, daemon=True, start=True)
+        refuse_if_forked(self._pipeline)
+        return feeding_of(sess).start(self._pipeline, coord)
 
     def _packed(self, tensors: Sequence[Any]) -> Any:
         """Pack tensors into the structure of a batch."""

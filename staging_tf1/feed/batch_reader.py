@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import bisect
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from staging_tf1._tf import profiled, tf
 from staging_tf1.feed.block_size import BlockSize
-from staging_tf1.feed.pipeline import MapOps, Pipeline, Producer
+from staging_tf1.feed.pipeline import MapOps, Producer
 from staging_tf1.feed.preparing import Prepared, Preparing
 from staging_tf1.feed.readers import IndexReader, ReadBatch, Reader, RotationReader, StreamReader, draw, read_batch
 from staging_tf1.feed.sequencer import Rotation
@@ -17,8 +17,6 @@ from staging_tf1.feed.source_errors import SkipCounter, errors_only
 from staging_tf1.feed.supply import Supply
 from staging_tf1.feed.threads import WAITING_FOR_SHARE, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.fork import refuse_if_forked
-from staging_tf1.graph.sink import Sink
-from staging_tf1.graph.state import session_state_of
 from staging_tf1.sources import RecordSource, Source
 
 
@@ -236,31 +234,6 @@ class SuppliedReader(BatchReader):
 
     def _stamp(self, number: int, before: int) -> int:
         return number
-
-
-def note_readers(session: Any, pipeline: Pipeline, readers: Sequence[BatchReader]) -> None:
-    """Note what reads the areas of a pipeline in a session, where batches have numbers: for `batches_taken`."""
-    if pipeline.stages and isinstance(pipeline.plan.inputs[0].source, Source):
-        session_state_of(session).readers |= zip(pipeline.sinks, readers, strict=True)
-
-
-def batches_taken(session: Any, sink: Sink, taken: Iterable[int]) -> tuple[list[int], list[str]]:
-    """Return the numbers, in their source, of batches that steps have taken from a sink; and their texts for messages.
-
-    Both are empty if the sink reads no random-access source.
-
-    Args:
-      session: the session of the steps.
-      sink: an area.
-      taken: how many batches were taken from it before each of these.
-    """
-    state = session_state_of(session)
-    reader = state.readers.get(sink)
-    if reader is None:
-        return [], []
-    numbers = [reader.number_of(count - state.taken.get(sink, 0)) for count in taken]
-    known = [number for number in numbers if number is not None]
-    return known, [reader.shown(number) for number in known]
 
 
 class BatchReaders:

@@ -7,12 +7,10 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from staging_tf1._tf import enter_runs
-from staging_tf1.feed.compiled_runs import compile_runs
 from staging_tf1.feed.pipeline import Pipeline, areas_taken, pipelines_of
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.dependencies import identity_of, leaves_of, ops_of_run
 from staging_tf1.graph.sink import Sink
-from staging_tf1.graph.state import session_state_of
 
 # In TensorFlow's profile: a run that takes no batch, as far as is known.
 _RUN = "run"
@@ -297,12 +295,3 @@ class Chain:
             except BaseException as raised:
                 cause = raised
         return cause
-
-
-def chain_of(session: Any) -> Chain:
-    """Return the chain of `session`; the first call installs it."""
-    state = session_state_of(session)
-    if state.chain is None:
-        state.chain = Chain(session)
-        compile_runs(session)
-    return state.chain

@@ -13,7 +13,7 @@ import glob
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NoReturn
 
 from absl import logging
@@ -24,7 +24,7 @@ from staging_tf1.errors import CheckpointError, StagingError
 from staging_tf1.feed.failed_save import NO_ROOM, after_failed_save
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
 from staging_tf1.graph.dependencies import ancestors, elements_of
-from staging_tf1.graph.state import session_state_of, state_of
+from staging_tf1.graph.state import feeding_in, state_of
 
 # Not about the file, but about a server or memory. A MonitoredSession recovers from some of them.
 _NOT_THE_FILE = (
@@ -235,7 +235,7 @@ class _Restoration:
           CheckpointError: a pipeline that must resume exactly has no position in the checkpoint.
         """
         session, graph = self._session, self._session.graph
-        started = session_state_of(session).started
+        started = _started_in(session)
         pipelines = [pipeline for pipeline in pipelines_of(graph) if _is_in_checkpoints(pipeline, graph)]
         lacking = {pipeline: self._lacking(pipeline) for pipeline in pipelines}
         left_out = [variable for variables in lacking.values() for variable in variables]
@@ -279,7 +279,7 @@ class _Restoration:
 
     def _begin_anew(self, pipeline: Pipeline, reason: str, cure: str, *, may_raise: bool) -> None:
         if pipeline.plan.resume != "exact":
-            has_started = pipeline in session_state_of(self._session).started
+            has_started = pipeline in _started_in(self._session)
             what = "keeps its position" if has_started else "begins with its first batch"
             logging.warning("'%s' %s (resume='%s'): %s.", pipeline.name, what, pipeline.plan.resume, reason)
             return
@@ -302,6 +302,11 @@ class _Restoration:
             return "Restore a checkpoint that was saved with this pipeline."
         named = " or ".join(f"'{name}'" for name in others)
         return f"If it was renamed, give it the name {named} again, whose position the checkpoint has."
+
+
+def _started_in(session: Any) -> Collection[Pipeline]:
+    feeding = feeding_in(session)
+    return () if feeding is None else feeding.started
 
 
 def warn_unsaved(pipelines: Sequence[Pipeline], graph: Any) -> None:

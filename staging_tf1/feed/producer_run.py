@@ -16,7 +16,7 @@ from staging_tf1.feed.sequencer import Rotation, Sequencer, Stopped
 from staging_tf1.feed.sink_run import FailedBlock
 from staging_tf1.feed.threads import PARKED, PUTTING, WAITING_FOR_SOURCE, WAITING_IN_ORDER, ThreadState, be_nice
 from staging_tf1.feed.unfed import refuse_unfed
-from staging_tf1.graph.state import session_state_of
+from staging_tf1.graph.state import feeding_in
 
 # How long, and how often, to look for an iterator's initializer in a session whose steps are not seen.
 _PATIENCE_SECS = 30.0
@@ -278,7 +278,8 @@ class ProducerRun:
           UninitializedError: a step needs a batch, or nothing has told for long whether one does.
         """
         delivery = self._delivery
-        unseen = not session_state_of(delivery.session).is_watched
+        feeding = feeding_in(delivery.session)
+        unseen = feeding is None or not feeding.is_watched
         if is_needed or (unseen and time.perf_counter() > self._began + _PATIENCE_SECS):
             raise UninitializedError(
                 f"'{self.producer.name}': its batches come from an iterator that is uninitialized. Run its initializer "

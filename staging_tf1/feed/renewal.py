@@ -10,27 +10,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from absl import logging
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.errors import BuildError, ClusterError, StagingError
-from staging_tf1.feed.chain import Handler, Look, Run, Stage, chain_of
+from staging_tf1.feed.chain import Handler, Look, Run, Stage
 from staging_tf1.feed.pipeline import Pipeline, areas_taken, pipelines_of
-from staging_tf1.feed.pipeline_run import (
-    LAST_BATCH_SECS,
-    SILENT_SECS,
-    PipelineRun,
-    end_run,
-    join_last_batch,
-    raise_source_error,
-    runs_in,
-)
-from staging_tf1.feed.prepare import prepare
+from staging_tf1.feed.pipeline_run import LAST_BATCH_SECS, SILENT_SECS, PipelineRun
 from staging_tf1.graph.dependencies import ancestors, iterators_behind, writers_of
-from staging_tf1.graph.state import session_state_of, state_of
+
+if TYPE_CHECKING:
+    from staging_tf1.feed.feeding import Feeding
 
 
 class Renewals(Handler):
@@ -39,14 +32,14 @@ class Renewals(Handler):
     Such a run waits for the steps under way that take from these pipelines, and holds back later ones.
 
     Args:
-      session: the session.
+      feeding: what runs in the session.
 
     Attributes:
       lockstep: the pipelines in lockstep, each with its `Lockstep`.
     """
 
-    def __init__(self, session: Any) -> None:
-        self._session = session
+    def __init__(self, feeding: Feeding) -> None:
+        self._feeding, self._session = feeding, feeding.session
         self.lockstep: Mapping[Pipeline, Any] = {}
         self._changed = threading.Condition()
         # The steps under way, the pipelines that they take from, and their thread. Steps write it without the lock.
@@ -107,8 +100,8 @@ class Renewals(Handler):
         self, read: Sequence[Pipeline], placed: Sequence[Pipeline], taken: tuple[Pipeline, ...], run: Run
     ) -> None:
         """Wait for the steps that take from the pipelines, and end the threads that read the iterators."""
-        graph, started = self._session.graph, session_state_of(self._session).started
-        placed = [pipeline for pipeline in placed if pipeline in started]
+        graph = self._feeding.graph
+        placed = [pipeline for pipeline in placed if pipeline in self._feeding.started]
         if not (read or placed):
             # It comes before the start.
             self._enter(taken, run)
@@ -132,9 +125,9 @@ class Renewals(Handler):
         placed: list[Pipeline] = []
         try:
             placed = self._moved(error)
-            self._end_runs(_with_readers(placed, self._session.graph))
+            self._end_runs(_with_readers(placed, self._feeding.graph))
         finally:
-            self._let_go(_with_readers([*read, *placed], self._session.graph), placed)
+            self._let_go(_with_readers([*read, *placed], self._feeding.graph), placed)
 
     def _hold_back(self, renewed: Sequence[Pipeline], run: Run) -> None:
         """Hold back steps that take from these pipelines, and wait for those under way."""
@@ -202,10 +195,10 @@ class Renewals(Handler):
 
     def _end_runs(self, pipelines: Iterable[Pipeline]) -> None:
         """End the runs of `pipelines`. Where the program has stopped one, the next `start()` begins anew."""
-        for run in runs_in(self._session, pipelines):
+        for run in self._feeding.runs_of(pipelines):
             run.begins_anew = True
             if not _has_stopped(run):
-                end_run(run)
+                self._feeding.end_run(run)
                 self._ended.append(run)
 
     def _begin_anew(self, anew: Sequence[Pipeline], placed: Sequence[Pipeline]) -> None:
@@ -214,19 +207,17 @@ class Renewals(Handler):
         Raises:
           ResumeError, CheckpointError: one of `placed` cannot begin at its position. It goes on at the one before.
         """
-        state = session_state_of(self._session)
-        for pipeline in anew:
-            # A hook may set it between the queue runners and the warm-up of lockstep, which prepares it again.
-            state.prepared.pop(pipeline, None)
-        state.renewed |= {*placed}
+        # A hook may set it between the queue runners and the warm-up of lockstep, which prepares it again.
+        self._feeding.forget_prepared(anew)
+        self._feeding.renewed |= {*placed}
         self._discard(placed)
         going = [*(run.pipeline for run in self._ended), *(each for each in anew if each in self.lockstep)]
         try:
-            prepare(going, self._session)
+            self._feeding.prepare(going)
             now = self._positions(placed)
         except StagingError:
             self._put_back(placed)
-            prepare(going, self._session)
+            self._feeding.prepare(going)
             self._start(going)
             raise
         self._start(going)
@@ -235,8 +226,8 @@ class Renewals(Handler):
 
     def _discard(self, pipelines: Sequence[Pipeline]) -> None:
         """Discard what is staged of pipelines that the program has stopped: it is before or after their positions."""
-        for run in runs_in(self._session, pipelines):
-            join_last_batch(run)
+        for run in self._feeding.runs_of(pipelines):
+            run.join_last_batch()
             sinks = run.pipeline.sinks
             run_unwrapped(self._session, [sink.renew for sink in sinks])
             run_unwrapped(self._session, [(sink.fill, sink.close) for sink in sinks])
@@ -252,34 +243,7 @@ class Renewals(Handler):
             if pipeline in self.lockstep:
                 self.lockstep[pipeline].begin_anew()
             else:
-                runner = state_of(self._session.graph).pipelines.runners[pipeline]
-                runner.create_threads(self._session, coords[pipeline], daemon=True, start=True)
-
-
-def renewals_of(session: Any) -> Renewals:
-    """Return those of `session`; the first call makes them."""
-    state = session_state_of(session)
-    if state.renewals is None:
-        state.renewals = Renewals(session)
-    return state.renewals
-
-
-def see_renewals(session: Any, pipeline: Pipeline) -> None:
-    """Let the runs of `session` pass its renewals, before `pipeline` starts, and raise the errors of its source.
-
-    `Steps` adds the other handlers.
-    """
-    chain, renewals = chain_of(session), renewals_of(session)
-    if not session_state_of(session).is_watched and not chain.knows(pipeline):
-        others = [handler for handler in chain.handlers if handler is not renewals]
-        chain.install([renewals, *others])
-        if pipeline.cluster is None:
-            chain.raise_cause = partial(_raise_cause, session)
-
-
-def _raise_cause(session: Any, run: Run, error: BaseException) -> None:
-    if isinstance(error, tf.errors.OutOfRangeError):
-        raise_source_error(session, run.plan.pipelines, pipelines_of(session.graph))
+                self._feeding.start(pipeline, coords[pipeline])
 
 
 def _check(read: Sequence[Pipeline], placed: Sequence[Pipeline], taken: Sequence[Pipeline]) -> None:

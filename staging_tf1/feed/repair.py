@@ -9,15 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.feed.chain import Handler, Look, Run, Stage
 from staging_tf1.feed.counts import Count
 from staging_tf1.feed.pipeline import Pipeline
-from staging_tf1.feed.pipeline_run import PipelineRun, runs_in
-from staging_tf1.feed.tally import Tally
+from staging_tf1.feed.pipeline_run import PipelineRun
 from staging_tf1.graph.sink import RepairOps, Sink
+
+if TYPE_CHECKING:
+    from staging_tf1.feed.feeding import Feeding
 
 # A put that holds a slot stages its element within microseconds. One that has not staged after this time holds none.
 _PATIENCE_SECS = 0.005
@@ -27,13 +29,12 @@ class Repair(Handler):
     """Finds out what a failed step took, and restores the slots and the rounds of the towers.
 
     Args:
-      session: the session.
+      feeding: what runs in the session.
       pipelines: the pipelines of its graph, started.
-      tally: counts the batches of the steps.
     """
 
-    def __init__(self, session: Any, pipelines: Sequence[Pipeline], tally: Tally) -> None:
-        self._session, self._pipelines, self._tally = session, pipelines, tally
+    def __init__(self, feeding: Feeding, pipelines: Sequence[Pipeline]) -> None:
+        self._feeding, self._pipelines = feeding, pipelines
         self._in_lockstep = [sink for pipeline in pipelines if pipeline.lockstep for sink in pipeline.sinks]
 
     def stage(self, look: Look) -> Stage | None:
@@ -42,9 +43,9 @@ class Repair(Handler):
 
     def _failed(self, run: Run, error: BaseException) -> None:
         # In a run that is stopping, nothing waits for a slot.
-        runs = [each for each in runs_in(self._session, self._pipelines) if not each.delivery.stopping]
+        runs = [each for each in self._feeding.runs_of(self._pipelines) if not each.delivery.stopping]
         fed = [sink for each in runs for sink in each.pipeline.sinks]
-        run.counts = self._tally.settle_after(run, error, [*fed, *self._in_lockstep])
+        run.counts = self._feeding.accounts.settle_after(run, error, [*fed, *self._in_lockstep])
         # Otherwise the session is gone, and there is nothing to repair.
         with suppress(tf.errors.OpError, RuntimeError):
             repair_all(runs, run.counts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,6 @@ from staging_tf1.feed.source_errors import SkipCounter, SkipRule
 from staging_tf1.feed.unfed import refuse_unfed
 from staging_tf1.graph.acked import Acked
 from staging_tf1.graph.position import SHARE, STATIC, Fingerprint, Position, Saved, TowerRange, without_share
-from staging_tf1.graph.state import session_state_of
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.files.file_list import changed_files
 from staging_tf1.sources.reshard import DATA_SERVICE, LEFT_OUT, Carried, carried_over, completed, order_of
@@ -29,7 +28,10 @@ Start = tuple[Producer, int]
 
 
 def resume_points(
-    pipelines: Sequence[Pipeline], session: Any, before_change: Callable[[], None] | None = None
+    pipelines: Sequence[Pipeline],
+    session: Any,
+    going_on: Collection[Pipeline] = (),
+    before_change: Callable[[], None] | None = None,
 ) -> list[list[Start]]:
     """Return the producers of each pipeline, with the sources of the checkpoint, and the number of their first batch.
 
@@ -38,6 +40,7 @@ def resume_points(
     Args:
       pipelines: the pipelines to start.
       session: their session.
+      going_on: those that were started in it before. Each continues its own position.
       before_change: None begins a run. Else the session continues one, so positions are right unless the program has
         changed; called before they change.
 
@@ -48,10 +51,7 @@ def resume_points(
     """
     starts = [_Resumption(pipeline) for pipeline in pipelines]
     positioned = [start for start in starts if start.pipeline.position is not None]
-    # A pipeline that starts again in a session continues its own position.
-    state = session_state_of(session)
-    own = state.started - state.renewed
-    new = [start.pipeline for start in starts if before_change is None and start.pipeline not in own]
+    new = [start.pipeline for start in starts if before_change is None and start.pipeline not in going_on]
     loaded = _load([start.pipeline for start in positioned], session, new)
     for start, saved in zip(positioned, loaded, strict=True):
         start.resume(saved)

@@ -1,12 +1,10 @@
-"""What the package stores per graph and per session, as one attribute of each.
+"""What the package stores per graph and per session, as one attribute of each: a `GraphState`, and a `Feeding`.
 
 The rooms above keep their objects here. Their classes are imported for type hints only: at run time, imports go down.
 """
 
 from __future__ import annotations
 
-import threading
-import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,21 +14,14 @@ from staging_tf1.graph.callsite import CallSite
 if TYPE_CHECKING:
     from staging_tf1.cluster.fence import Fence
     from staging_tf1.cluster.snapshot import Copies
-    from staging_tf1.feed.batch_reader import BatchReader
-    from staging_tf1.feed.chain import Chain
+    from staging_tf1.feed.feeding import Feeding
     from staging_tf1.feed.pipeline import Pipeline
-    from staging_tf1.feed.pipeline_run import PipelineRun
-    from staging_tf1.feed.prepare import Prepared
-    from staging_tf1.feed.queue_runner import PipelineRunner
-    from staging_tf1.feed.renewal import Renewals
     from staging_tf1.graph.area_base import BaseStagingArea
     from staging_tf1.graph.probes import Probe
-    from staging_tf1.graph.sink import Sink
     from staging_tf1.graph.sync_tokens import SyncTokens
     from staging_tf1.lifecycle.last_save import LastSave
-    from staging_tf1.lifecycle.runtime import SessionRuntime
 
-__all__ = ["GraphState", "SessionState", "Store", "StoreKey", "counted_state_of", "session_state_of", "state_of"]
+__all__ = ["GraphState", "Store", "StoreKey", "attach", "counted_state_of", "feeding_in", "state_of"]
 
 # It lives as long as the graph or session. A WeakKeyDictionary would never free it, because the areas refer to their
 # graph. A TensorFlow collection would warn at every export_meta_graph.
@@ -106,12 +97,8 @@ class PipelinesState:
 
     # Oldest first.
     built: list[Pipeline] = field(default_factory=list)
-    # What starts the threads of each.
-    runners: dict[Pipeline, PipelineRunner] = field(default_factory=dict)
     # Whether a `StagingHook` starts all of them.
     start_together: bool = False
-    # Their runs in all sessions. A run that nothing else holds is freed.
-    runs: weakref.WeakSet[PipelineRun] = field(default_factory=weakref.WeakSet)
 
 
 @dataclass
@@ -144,36 +131,6 @@ class GraphState:
     savers: SaversState = field(default_factory=SaversState)
 
 
-@dataclass
-class SessionState:
-    """The record of one session."""
-
-    # The pipelines that run, each with its run.
-    runs: dict[Pipeline, PipelineRun] = field(default_factory=dict)
-    # The pipelines that are prepared but not started, each with what it needs to start.
-    prepared: dict[Pipeline, Prepared] = field(default_factory=dict)
-    # The pipelines that have been started in this session before.
-    started: set[Pipeline] = field(default_factory=set)
-    # Those of them whose position a run has set since: they begin there as at a first start.
-    renewed: set[Pipeline] = field(default_factory=set)
-    # What reads the batches of each sink that is an area.
-    readers: dict[Sink, BatchReader] = field(default_factory=dict)
-    # How many batches had been taken from a sink when its pipeline was started again.
-    taken: dict[Sink, int] = field(default_factory=dict)
-    # Held while pipelines are prepared.
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    # On the chief, whether the session continues a run of the cluster; None if its creator does not know.
-    continues_run: bool | None = None
-    # What its runs go through.
-    chain: Chain | None = None
-    # Lets pipelines begin anew in it.
-    renewals: Renewals | None = None
-    # Whether its steps are seen (`lifecycle/steps.py`).
-    is_watched: bool = False
-    # What `start()` has begun in it.
-    runtime: SessionRuntime | None = None
-
-
 def state_of(graph: Any) -> GraphState:
     """Return the record of `graph`; the first call creates it."""
     state: GraphState | None = getattr(graph, _ATTRIBUTE, None)
@@ -192,8 +149,14 @@ def counted_state_of(graph: Any) -> GraphState:
     return state
 
 
-def session_state_of(session: Any) -> SessionState:
-    """Return the record of `session`; the first call creates it."""
-    state: SessionState | None = getattr(session, _ATTRIBUTE, None)
+def feeding_in(session: Any) -> Feeding | None:
+    """Return what runs in `session`; None if no pipeline was started there."""
+    feeding: Feeding | None = getattr(session, _ATTRIBUTE, None)
+    return feeding
+
+
+def attach(session: Any, feeding: Feeding) -> Feeding:
+    """Make `feeding` that of `session`, unless it has one. Return what it has."""
     # Two threads may start pipelines of one session.
-    return vars(session).setdefault(_ATTRIBUTE, SessionState()) if state is None else state
+    attached: Feeding = vars(session).setdefault(_ATTRIBUTE, feeding)
+    return attached

@@ -20,8 +20,8 @@ import numpy as np
 from staging_tf1._tf import fast_callable, tf
 from staging_tf1.errors import LeftoverWarning, warn
 from staging_tf1.feed.chain import Handler, Look, Run, Stage
+from staging_tf1.feed.feeding import Feeding
 from staging_tf1.feed.pipeline import Pipeline
-from staging_tf1.feed.pipeline_run import runs_in
 from staging_tf1.feed.sink_run import SinkRun
 from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.areas import StagingArea
@@ -107,14 +107,15 @@ class ClassicLoops(Handler):
     """Handles the plain areas of one session that are filled from feed queues.
 
     Args:
-      session: a `tf.Session`. Areas on a server are not handled.
+      feeding: what runs in the session. Areas on a server are not handled.
       pipelines: the pipelines of its graph, started.
       timed: times the runs of the session.
     """
 
-    def __init__(self, session: Any, pipelines: Sequence[Pipeline], timed: TimedRuns) -> None:
+    def __init__(self, feeding: Feeding, pipelines: Sequence[Pipeline], timed: TimedRuns) -> None:
+        session = feeding.session
         self._session, self._timed = session, timed
-        self._queues = _queues(session, pipelines)
+        self._queues = _queues(feeding)
         areas = [] if session.sess_str else plain_areas(session.graph, pipelines)
         areas = [area for area in areas if isinstance(area, StagingArea)]
         self._areas = classic_areas(session.graph, areas, _ends_with(self._queues, pipelines)) if areas else []
@@ -277,11 +278,11 @@ def _grouped(fillers: Iterable[Filler]) -> list[_Group]:
     return groups
 
 
-def _queues(session: Any, pipelines: Iterable[Pipeline]) -> dict[str, SinkRun]:
-    """Return the queues that feed threads of `session` fill, including token queues, by the name of the op."""
+def _queues(feeding: Feeding) -> dict[str, SinkRun]:
+    """Return the queues that feed threads fill, including token queues, by the name of the op."""
     # Several towers are kept in step by the tower barrier.
-    single = [pipeline for pipeline in pipelines if len(pipeline.sinks) == 1]
-    return {queue_key(sink.sink.queue): sink for run in runs_in(session, single) for sink in run.sinks}
+    sinks = [run.sinks[0] for run in feeding.runs.values() if len(run.sinks) == 1]
+    return {queue_key(sink.sink.queue): sink for sink in sinks}
 
 
 def _ends_with(queues: Iterable[str], pipelines: Iterable[Pipeline]) -> dict[str, str]:

@@ -16,8 +16,8 @@ from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.member import model_lost
 from staging_tf1.cluster.snapshot import copy_before_saving
 from staging_tf1.errors import ClusterError
-from staging_tf1.feed.gated import gate_runs
-from staging_tf1.feed.join_run import note_run
+from staging_tf1.feed.feeding import feeding_of
+from staging_tf1.feed.in_cluster import gate_runs
 from staging_tf1.lifecycle.cluster_graph import check_graph, check_has_values, digest_of_variables
 
 # How often TensorFlow looks whether the variables are initialized.
@@ -82,7 +82,7 @@ class ClusterSessionCreator(tf.train.SessionCreator):  # type: ignore[misc]
             recovery_wait_secs=_POLL_SECS,
         )
         session = (self._create_for_chief if cluster.is_chief else self._create_for_worker)(manager, target)
-        gate_runs(session, cluster)
+        gate_runs(feeding_of(session), cluster)
         return session
 
     def _create_for_worker(self, manager: Any, target: str) -> Any:
@@ -109,7 +109,7 @@ class ClusterSessionCreator(tf.train.SessionCreator):  # type: ignore[misc]
                 pass
             else:
                 logging.info("%s continues the run that is under way.", self._cluster.member_task)
-                note_run(session, continues=True)
+                feeding_of(session).continues_run = True
                 return session
         member.begin_run(digest_of_variables(tf.get_default_graph()))
         with member.telling_failures():
@@ -123,7 +123,7 @@ class ClusterSessionCreator(tf.train.SessionCreator):  # type: ignore[misc]
                 init_fn=scaffold.init_fn,
             )
         member.mark_initialized()
-        note_run(session, continues=False)
+        feeding_of(session).continues_run = False
         return session
 
 

@@ -12,15 +12,13 @@ from staging_tf1.arguments import flag, seconds, stall_secs_or_default
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.snapshot import copy_before_saving
 from staging_tf1.feed.checkpoint import guard_savers
-from staging_tf1.feed.pipeline import Pipeline, cluster_of, pipelines_of, placed_in
-from staging_tf1.feed.pipeline_run import PipelineRun, first_error, run_in, runs_in, stop_all
-from staging_tf1.feed.queue_runner import runner_of, start_together
+from staging_tf1.feed.feeding import Feeding, feeding_of, feedings_of, start_together
+from staging_tf1.feed.pipeline import Pipeline, cluster_of, pipelines_of
+from staging_tf1.feed.pipeline_run import PipelineRun, first_error
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
-from staging_tf1.graph.placement import warn_misplaced
-from staging_tf1.graph.state import state_of
 from staging_tf1.graph.sync_tokens import sync_tokens_of
 from staging_tf1.lifecycle.last_save import LastSave
-from staging_tf1.lifecycle.runtime import SessionRuntime, join_all
+from staging_tf1.lifecycle.runtime import SessionRuntime, begin, join_all
 from staging_tf1.lifecycle.start import own_areas
 from staging_tf1.watch.snapshot import Observer
 from staging_tf1.watch.stall import StallRule
@@ -89,7 +87,8 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._pipelines: list[Pipeline] = []
         self._session: Any = None
         self._coord: Any = None
-        self._runtime: SessionRuntime | None = None
+        # What runs in it; kept after the end, for the figures.
+        self._feeding: Feeding | None = None
         # In a session with a pipeline in lockstep: returns a context in which a run waits for its turn.
         self.in_turn: Callable[[Any, Any], AbstractContextManager[Any]] | None = None
         # Whether the session is a MonitoredSession made by hand. Its chief restores without asking, and saves at the
@@ -111,11 +110,11 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         Raises:
           ForkedError: the session belongs to the parent process.
         """
-        if self._runtime is None:
+        if self._feeding is None or self._feeding.runtime is None:
             return []
-        if self._runtime.final_stats is None:
+        if self.runtime.final_stats is None:
             refuse_if_forked("StagingHook")
-        return self._runtime.stats()
+        return self.runtime.stats()
 
     def drain(self) -> None:
         """Stop reading from the sources. Steps take what has been read, then raise `tf.errors.OutOfRangeError`.
@@ -166,37 +165,28 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
     def after_create_session(self, session: Any, coord: Any) -> None:
         """See base class; called again after a recovery, and where a later hook was interrupted here."""
         self._close_session()
-        self._session, self._coord, self._runtime = session, coord, None
+        self._session, self._coord, self._feeding = session, coord, feeding_of(session)
         try:
-            self._start(session, coord)
+            self._start(self._feeding, coord)
         except BaseException:
             # MonitoredSession does not clean up after a hook that fails here.
             self._abandon()
             raise
 
-    def _start(self, session: Any, coord: Any) -> None:
+    def _start(self, feeding: Feeding, coord: Any) -> None:
+        start_together(self._graph, True)
         for pipeline in self._pipelines:
-            if not pipeline.lockstep and run_in(session, pipeline) is None:
+            if not pipeline.lockstep and pipeline not in feeding.runs:
                 # It is not in the QUEUE_RUNNERS collection.
-                runner_of(self._graph, pipeline).create_threads(session, coord, daemon=True, start=True)
-        warn_misplaced(placed_in(self._graph), [device.name for device in session.list_devices()])
+                feeding.start(pipeline, coord)
         assert self._observer is not None
-        self._runtime = SessionRuntime(
-            session,
-            self._pipelines,
-            self._observer,
-            self._rule,
-            waits_for_workers=self._by_hand,
-            last_save=self._last_save,
-        )
-        self.in_turn = self._runtime.steps.in_turn if self._runtime.steps.reading_states else None
-        self._runtime.start()
-        self._runtime.watch_signals()
+        begin(feeding, self._observer, self._rule, waits_for_workers=self._by_hand, last_save=self._last_save)
+        self.in_turn = self.runtime.steps.in_turn if self.runtime.steps.reading_states else None
 
     def end(self, session: Any) -> None:
         """See base class; not called after an error."""
-        if self._runtime is not None:
-            self._runtime.ended_well = True
+        if self._feeding is not None and self._feeding.runtime is not None:
+            self._feeding.runtime.ended_well = True
         coord = self._coord
         self.stop()
         cluster = cluster_of(self._pipelines)
@@ -224,13 +214,13 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
     @property
     def runs(self) -> list[PipelineRun]:
         """The runs of the pipelines in the current session."""
-        return [] if self._session is None else runs_in(self._session, self._pipelines)
+        return [] if self._session is None or self._feeding is None else list(self._feeding.runs.values())
 
     @property
     def runtime(self) -> SessionRuntime:
         """The wrapper of the current session."""
-        assert self._runtime is not None
-        return self._runtime
+        assert self._feeding is not None and self._feeding.runtime is not None
+        return self._feeding.runtime
 
     def stop(self) -> None:
         """Stop the feed threads: take the final figures, join the threads, and warn of those that do not return."""
@@ -241,16 +231,18 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         self._let_go_of_graph()
 
     def _end_session(self) -> None:
-        if self._runtime is None:
+        feeding = self._feeding
+        assert feeding is not None
+        if feeding.runtime is None:
             # The start failed.
-            stop_all(self.runs)
+            feeding.stop()
             # A thread that is in TensorFlow while the interpreter ends aborts the process.
-            left = join_all(self.runs, self._grace_secs)
+            left = join_all(list(feeding.runs.values()), self._grace_secs)
         else:
-            left = self._runtime.end(self._grace_secs)
+            left = feeding.runtime.end(self._grace_secs)
             sync_tokens = sync_tokens_of(self._graph)
             if sync_tokens is not None:
-                self._runtime.ends_with_session += leave_to_close(self._coord, sync_tokens.name)
+                feeding.runtime.ends_with_session += leave_to_close(self._coord, sync_tokens.name)
         # Otherwise MonitoredSession would wait for them as long again.
         forget_threads(self._coord, left)
         self._session = None
@@ -279,15 +271,17 @@ class SessionHook(StagingHook):
 
         MonitoredSession would leave the threads running.
         """
-        runs = state_of(tf.get_default_graph()).pipelines.runs
-        before = set(runs)
+        graph = tf.get_default_graph()
+        before = feedings_of(graph)
         try:
             yield
         except BaseException:
             if self._session is None:
                 # A hook before this one has failed, such as the saver of checkpoints.
-                for run in set(runs) - before:
-                    self._session, self._coord = run.session, run.coord
+                for feeding in feedings_of(graph):
+                    if feeding not in before and feeding.runs:
+                        self._session, self._feeding = feeding.session, feeding
+                        self._coord = next(iter(feeding.runs.values())).coord
             self._close_session()
             self._let_go_of_graph()
             raise

@@ -16,16 +16,15 @@ from typing import Any
 import numpy as np
 
 from staging_tf1._tf import fast_callable, is_uninitialized_iterator, run_unwrapped, tf
-from staging_tf1.feed.batch_reader import BatchReader, BatchReaders, note_readers
+from staging_tf1.feed.batch_reader import BatchReader, BatchReaders
 from staging_tf1.feed.chain import Handler, Look, Run, Stage
 from staging_tf1.feed.counts import Count, counts_of
+from staging_tf1.feed.feeding import Feeding
 from staging_tf1.feed.pipeline import Pipeline
-from staging_tf1.feed.queue_runner import prepare_to_start
 from staging_tf1.feed.repair import release_stranded, repair_slots
 from staging_tf1.feed.threads import BETWEEN_STEPS, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.feed.unfed import refuse_unfed
 from staging_tf1.graph.sink import Sink
-from staging_tf1.graph.state import session_state_of
 
 
 @dataclass
@@ -55,12 +54,13 @@ class Lockstep:
 
     Args:
       pipeline: the pipeline to step.
-      session: the session of the steps.
+      feeding: what runs in the session of the steps.
     """
 
-    def __init__(self, pipeline: Pipeline, session: Any) -> None:
+    def __init__(self, pipeline: Pipeline, feeding: Feeding) -> None:
         self.name = pipeline.name
-        self._session, self._pipeline = session, pipeline
+        self._feeding, self._session, self._pipeline = feeding, feeding.session, pipeline
+        session = feeding.session
         self.towers = [
             _Tower(
                 sink,
@@ -73,12 +73,12 @@ class Lockstep:
 
     def _readers(self) -> list[BatchReader]:
         """Make a reader for each tower, for one start."""
-        starts = prepare_to_start(self._session, self._pipeline).starts
+        starts = self._feeding.take_prepared(self._pipeline).starts
         readers = BatchReaders(starts, self._pipeline.map_ops, self._session)
         # Counts the batches read from a shared input: the remainder is the next tower.
         self._next_in_rotation = readers.rotation.first
         of_towers = readers.for_steps()
-        note_readers(self._session, self._pipeline, of_towers)
+        self._feeding.accounts.read_by(self._pipeline, of_towers)
         return of_towers
 
     def first_puts(self) -> tuple[list[Any], dict[Any, Any]]:
@@ -160,7 +160,7 @@ class Lockstep:
     def begin_anew(self) -> None:
         """Drop what is staged and read ahead: the program has set the position, or initialized an iterator."""
         for tower, batches in zip(self.towers, self._readers(), strict=True):
-            tower.batches, tower.taken = batches, session_state_of(self._session).taken[tower.sink]
+            tower.batches, tower.taken = batches, self._feeding.accounts.taken_before[tower.sink]
             tower.staged, tower.pending, tower.ended, tower.in_flight = 0, None, False, False
             tower.read_for_tower.clear()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import time
 import weakref
@@ -16,11 +17,13 @@ from staging_tf1.background import Background
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.cluster.reach import is_listening, unreachable
 from staging_tf1.errors import StuckThreadWarning, warn
-from staging_tf1.feed.pipeline import Pipeline, cluster_of
-from staging_tf1.feed.pipeline_run import PipelineRun, runs_in, stop_all
+from staging_tf1.feed.feeding import Feeding, start_together
+from staging_tf1.feed.pipeline import cluster_of, pipelines_of, placed_in
+from staging_tf1.feed.pipeline_run import PipelineRun
 from staging_tf1.feed.threads import ThreadState
 from staging_tf1.fork import disarm_in_child, has_lost_tensorflow
 from staging_tf1.garbage import join_thread
+from staging_tf1.graph.placement import warn_misplaced
 from staging_tf1.lifecycle.last_save import LastSave
 from staging_tf1.lifecycle.steps import Steps
 from staging_tf1.sigterm import in_main_thread
@@ -32,6 +35,8 @@ from staging_tf1.watch.stats import PipelineStats, stats_of
 from staging_tf1.watch.thread_location import stuck_text
 from staging_tf1.watch.views import Pending
 
+# What makes a MonitoredSession begin again in a new session.
+_PREEMPTIONS = (tf.errors.AbortedError, tf.errors.UnavailableError)
 # How long a run may take to notice that its session was closed.
 _CANCEL_SECS = 5.0
 
@@ -61,8 +66,7 @@ class SessionRuntime:
         other workers       told that this one has finished, if an `end` came before
 
     Args:
-      session: a `tf.Session`.
-      pipelines: the pipelines of its graph, started.
+      feeding: what runs in a session, started.
       observer: made while the graph was open.
       rule: when a step counts as stalled, and what happens then.
       waits_for_workers: whether, on the chief of a cluster, the step that finds the end of the data waits for the other
@@ -81,8 +85,7 @@ class SessionRuntime:
 
     def __init__(
         self,
-        session: Any,
-        pipelines: Sequence[Pipeline],
+        feeding: Feeding,
         observer: Observer,
         rule: StallRule,
         *,
@@ -90,8 +93,9 @@ class SessionRuntime:
         last_save: LastSave | None = None,
         plain: bool = False,
     ) -> None:
-        self.session, self._pipelines = session, pipelines
-        self._cluster = cluster_of(pipelines)
+        session = feeding.session
+        self.session, self.feeding, self._pipelines = session, feeding, pipelines_of(feeding.graph)
+        self._cluster = cluster_of(self._pipelines)
         self.ended_well = False
         self.ends_with_session: list[threading.Thread] = []
         self.final_stats: list[PipelineStats] | None = None
@@ -99,16 +103,11 @@ class SessionRuntime:
         self._last_save = last_save
         self._plain = plain
         self._watcher = self._make_watcher()
-        self.steps = Steps(
-            session,
-            pipelines,
-            self._watcher,
-            waits_for_workers=waits_for_workers,
-        )
+        self.steps = Steps(feeding, self._pipelines, self._watcher, waits_for_workers=waits_for_workers)
         # Where the start of a session fails, MonitoredSession creates the next one before this one is closed.
         self._shared_inputs = [] if self._cluster is None else self._cluster.member.shared_inputs
         self._watchdog = self._make_watchdog(observer, rule)
-        self._ender = RunEnder(session, self.steps.timed.pending, lambda: self._watchdog, lambda: stop_all(self.runs))
+        self._ender = RunEnder(session, self.steps.timed.pending, lambda: self._watchdog, feeding.stop)
         session.close = self._close
         disarm_in_child(session)
 
@@ -152,17 +151,12 @@ class SessionRuntime:
     def interrupted(self) -> None:
         """End what the main thread waits for, after a signal."""
         if not self._plain:
-            stop_all(self.runs)
+            self.feeding.stop()
         self._ender.arrived(self._watcher.number)
 
     def interrupted_run(self) -> Pending | None:
         """Return the run of this session that the main thread is in."""
         return self._ender.run_of_main_thread()
-
-    @property
-    def runs(self) -> list[PipelineRun]:
-        """The runs of the pipelines that have feed threads."""
-        return runs_in(self.session, self._pipelines)
 
     def stats(self) -> list[PipelineStats]:
         """Return the figures of every pipeline so far; after the end, the final ones, or none if a server had them."""
@@ -171,7 +165,6 @@ class SessionRuntime:
         return stats_of(
             self._pipelines,
             self.session,
-            self.steps.tally,
             self.steps.timed.loop_secs,
             self.steps.states_of,
             self.steps.timed.waiting.shares,
@@ -182,7 +175,7 @@ class SessionRuntime:
         self.steps.timed.stall_report = report
         # It may stand still again.
         self.steps.drain_lockstep()
-        stop_all(self.runs)
+        self.feeding.stop()
 
     def stop_watching(self) -> None:
         """Stop reacting to stalls and to runs that a signal has met. May be called twice."""
@@ -191,7 +184,7 @@ class SessionRuntime:
 
     def _last_stats(self) -> list[PipelineStats]:
         try:
-            self.steps.tally.settle()
+            self.feeding.accounts.settle()
             return self.stats()
         except (tf.errors.OpError, RuntimeError):
             # The session is gone.
@@ -203,9 +196,9 @@ class SessionRuntime:
         if self._last_save is None:
             # Otherwise a signal may still interrupt a hook that saves at the end, after ours.
             self._watcher.stop()
-        runs = self.runs
         self.final_stats = self._last_stats()
-        stop_all(runs)
+        self.feeding.stop()
+        runs = list(self.feeding.runs.values())
         for run in runs:
             run.delivery.warn_of_leftovers()
         self.steps.chain.close_handlers()
@@ -216,6 +209,9 @@ class SessionRuntime:
             # The session, and the files that closing it writes, belong to the parent.
             return
         self.session.close = self._close_before
+        if not isinstance(sys.exc_info()[1], _PREEMPTIONS):
+            # After an error, MonitoredSession calls no end() of a hook. After one of these, it creates a new session.
+            start_together(self.feeding.graph, False)
         self.stop_watching()
         self._watcher.stop()
         if self.final_stats is None:
@@ -231,7 +227,7 @@ class SessionRuntime:
     def _save_if_interrupted(self) -> None:
         if self._last_save is None or not self._watcher.has_interrupted:
             return
-        if self.steps.tally.last_is_torn:
+        if self.feeding.accounts.last_is_torn:
             logging.warning("Nothing was saved at the stop: the last step has failed after it had taken a batch.")
             return
         try:
@@ -255,6 +251,25 @@ class SessionRuntime:
         if self.ended_well and self._cluster is not None:
             # After the hooks of the session: the parameter servers return when all workers have finished.
             self._cluster.finish()
+
+
+def begin(feeding: Feeding, observer: Observer, rule: StallRule, **options: Any) -> SessionRuntime:
+    """Watch what has been started in a session, and warm up its pipelines in lockstep.
+
+    Args:
+      feeding: what runs in the session.
+      observer: made while the graph was open.
+      rule: when a step counts as stalled. That of a later start in the session replaces it.
+      **options: as of `SessionRuntime`.
+    """
+    warn_misplaced(placed_in(feeding.graph), [device.name for device in feeding.session.list_devices()])
+    if feeding.runtime is not None:
+        feeding.runtime.watch_anew(observer, rule)
+        return feeding.runtime
+    runtime = feeding.runtime = SessionRuntime(feeding, observer, rule, **options)
+    runtime.start()
+    runtime.watch_signals()
+    return runtime
 
 
 def _interrupted(ref: weakref.ref[SessionRuntime]) -> None:

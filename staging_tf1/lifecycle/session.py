@@ -309,7 +309,7 @@ class StagingSession:
     def _raise_cause(self, error: Exception) -> None:
         """Raise a feed thread's own exception in place of the step's."""
         if isinstance(error, tf.train.NanLossDuringTrainingError):
-            self._hook.runtime.steps.tally.note_last_step(error)
+            self._hook.runtime.feeding.accounts.note_last_step(error)
         interrupted = interruption(error)
         if interrupted is not None:
             raise interrupted from None

@@ -8,15 +8,12 @@ from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf, unwrapped_session
 from staging_tf1.arguments import flag, having, stall_secs_or_default
-from staging_tf1.feed.pipeline import Pipeline, pipelines_of, placed_in
-from staging_tf1.feed.pipeline_run import end_stopped
-from staging_tf1.feed.prepare import prepare
-from staging_tf1.feed.queue_runner import check_initialized
+from staging_tf1.feed.feeding import check_initialized, feeding_of
+from staging_tf1.feed.pipeline import Pipeline, pipelines_of
 from staging_tf1.fork import refuse_if_forked
-from staging_tf1.graph.placement import absent_devices_named, warn_misplaced
-from staging_tf1.graph.state import session_state_of
+from staging_tf1.graph.placement import absent_devices_named
 from staging_tf1.lifecycle.classic import plain_areas
-from staging_tf1.lifecycle.runtime import SessionRuntime
+from staging_tf1.lifecycle.runtime import begin
 from staging_tf1.watch.snapshot import Observer
 from staging_tf1.watch.stall import StallRule
 
@@ -77,22 +74,15 @@ def start(
         _refuse_stopped(coord)
     pipelines = pipelines_of(sess.graph)
     _refuse_lockstep(pipelines)
+    feeding = feeding_of(sess)
     with sess.graph.as_default(), absent_devices_named(sess.graph):
         check_initialized(sess, "start()")
-        warn_misplaced(placed_in(sess.graph), [device.name for device in sess.list_devices()])
         clear_areas(sess, pipelines)
         observer = Observer(sess.graph, pipelines)
-        end_stopped(pipelines, sess)
-        prepare(pipelines, sess)
+        feeding.end_stopped(pipelines)
+        feeding.prepare(pipelines)
         threads: list[threading.Thread] = tf.train.start_queue_runners(sess, coord, daemon=daemon)
-    state = session_state_of(sess)
-    if state.runtime is None:
-        # Not wrapped a second time by a second start.
-        state.runtime = SessionRuntime(sess, pipelines, observer, rule, plain=True)
-        state.runtime.start()
-        state.runtime.watch_signals()
-    else:
-        state.runtime.watch_anew(observer, rule)
+    begin(feeding, observer, rule, plain=True)
     return threads
 
 

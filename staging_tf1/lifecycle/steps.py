@@ -10,17 +10,14 @@ from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cluster.cluster import Cluster
-from staging_tf1.feed.chain import Handler, Look, Run, RunPlan, Stage, chain_of
+from staging_tf1.feed.chain import Handler, Look, Run, RunPlan, Stage
 from staging_tf1.feed.counts import counts_of
-from staging_tf1.feed.gated import GatedRuns
-from staging_tf1.feed.pipeline import Pipeline, areas_taken, cluster_of, pipelines_of
-from staging_tf1.feed.pipeline_run import raise_source_error, runs_in
-from staging_tf1.feed.renewal import Renewals, renewals_of
+from staging_tf1.feed.feeding import Feeding
+from staging_tf1.feed.in_cluster import GatedRuns
+from staging_tf1.feed.pipeline import Pipeline, cluster_of
 from staging_tf1.feed.repair import Repair
-from staging_tf1.feed.tally import Tally
 from staging_tf1.feed.threads import ThreadState
 from staging_tf1.feed.unfed import naming_unfed
-from staging_tf1.graph.state import session_state_of
 from staging_tf1.lifecycle.classic import ClassicLoops
 from staging_tf1.lifecycle.in_step import InStep
 from staging_tf1.lifecycle.lockstep import Lockstep, LockstepPuts
@@ -39,7 +36,7 @@ class Steps:
     goes up once more. For each set of fetches, the chain keeps the handlers that have something to do.
 
     Args:
-      session: the session of the steps.
+      feeding: what runs in the session of the steps.
       pipelines: the pipelines of its graph, started.
       watcher: knows an interrupt that Python dropped.
       waits_for_workers: whether the step that finds the end of shared data waits on the chief for the other workers.
@@ -47,43 +44,40 @@ class Steps:
     Attributes:
       chain: the chain of the session.
       timed: times the steps.
-      tally: finds the batches that went to failed steps.
     """
 
     def __init__(
         self,
-        session: Any,
+        feeding: Feeding,
         pipelines: Sequence[Pipeline],
         watcher: InterruptWatcher,
         *,
         waits_for_workers: bool = False,
     ) -> None:
-        self.session, self._pipelines = session, pipelines
-        session_state_of(session).is_watched = True
+        session = feeding.session
+        self._feeding, self._pipelines = feeding, pipelines
+        feeding.is_watched = True
         # The workers of a cluster take an error of one for the end of its data.
         cluster = self._cluster = cluster_of(pipelines)
-        self._lockstep = {pipeline: Lockstep(pipeline, session) for pipeline in pipelines if pipeline.lockstep}
-        self.chain = chain_of(session)
+        self._lockstep = {pipeline: Lockstep(pipeline, feeding) for pipeline in pipelines if pipeline.lockstep}
+        self.chain = feeding.chain
         gates = [handler for handler in self.chain.handlers if isinstance(handler, GatedRuns)]
-        tallies = [handler for handler in self.chain.handlers if isinstance(handler, Tally)]
-        self.tally = tallies[0] if tallies else Tally(session, areas_taken(pipelines_of(session.graph)).values())
         self.timed = TimedRuns(session.graph, WaitMeter(session, pipelines, self.states_of), watcher, cluster)
         self._turns = Turns(self._lockstep)
-        renewals = renewals_of(session)
-        renewals.lockstep = self._lockstep
+        feeding.renewals.lockstep = self._lockstep
         in_step = self._in_step(cluster) if cluster is not None and cluster.sync else None
         self.chain.install(
             [
                 self._turns,
-                renewals,
+                feeding.renewals,
                 *([] if in_step is None else [in_step]),
                 *([] if cluster is None else [SharedEnd(cluster, in_step, waits_for_workers)]),
-                Demand(session, renewals),
+                Demand(feeding),
                 LockstepPuts(self._lockstep),
                 # After the others, because it takes elements from a queue for this step.
-                ClassicLoops(session, pipelines, self.timed),
-                Repair(session, pipelines, self.tally),
-                self.tally,
+                ClassicLoops(feeding, pipelines, self.timed),
+                Repair(feeding, pipelines),
+                feeding.accounts,
                 self.timed,
                 *gates,
             ]
@@ -93,7 +87,7 @@ class Steps:
     def _in_step(self, cluster: Cluster) -> InStep:
         return InStep(
             cluster,
-            self.session,
+            self._feeding.session,
             next((pipeline.position for pipeline in self._pipelines if pipeline.cluster is not None), None),
             self.timed,
             ends_with_first=any(pipeline.has_unknown_length for pipeline in self._pipelines),
@@ -105,16 +99,16 @@ class Steps:
         # TensorFlow cancels a partial run that meets the end of the data.
         ended = self._ended_for(run.plan) if run.is_part and isinstance(error, tf.errors.CancelledError) else []
         if self._cluster is None and (ended or isinstance(error, tf.errors.OutOfRangeError)):
-            raise_source_error(self.session, run.plan.pipelines, self._pipelines)
+            self._feeding.raise_source_error(run.plan.pipelines)
         if ended:
             raise tf.errors.OutOfRangeError(None, None, f"End of data: {', '.join(ended)}.") from error
 
     def _ended_for(self, plan: RunPlan) -> list[str]:
         """Return the names of the sinks of `plan` that have ended, and from which a failed run has taken nothing."""
-        runs = runs_in(self.session, plan.pipelines)
+        runs = self._feeding.runs_of(plan.pipelines)
         over = [sink.sink for run in runs for sink in run.sinks if sink.over and sink.sink in plan.sinks]
-        counts = counts_of(over, self.session)
-        return [sink.name for sink, count in counts.items() if count.taken == self.tally.expected(sink)]
+        counts = counts_of(over, self._feeding.session)
+        return [sink.name for sink, count in counts.items() if count.taken == self._feeding.accounts.expected(sink)]
 
     def warm_up(self) -> None:
         """Put the first batch of every lockstep pipeline."""
@@ -126,7 +120,7 @@ class Steps:
                 every = [puts for _, puts, _ in ready]
                 try:
                     with self.timed.waits(every):
-                        run_unwrapped(self.session, every, feeds)
+                        run_unwrapped(self._feeding.session, every, feeds)
                 except BaseException as error:
                     self.timed.raise_cause(error)
                     raise
@@ -150,7 +144,7 @@ class Steps:
 
     def drain(self) -> None:
         """Stop reading from the sources."""
-        for run in runs_in(self.session, self._pipelines):
+        for run in self._feeding.runs.values():
             run.drain()
         self.drain_lockstep()
 
@@ -219,20 +213,20 @@ class SharedEnd(Handler):
 class Demand(Handler):
     """Tells pipelines with feed threads what the next step takes: from which towers, and that it is there at all."""
 
-    def __init__(self, session: Any, renewals: Renewals) -> None:
-        self._session, self._renewals = session, renewals
+    def __init__(self, feeding: Feeding) -> None:
+        self._feeding = feeding
 
     def stage(self, look: Look) -> Stage | None:
         """See base class."""
-        waiting = self._renewals.need_initializers(look.pipelines)
+        waiting = self._feeding.renewals.need_initializers(look.pipelines)
         with_towers = [pipeline for pipeline in look.pipelines if len(pipeline.sinks) > 1 and not pipeline.lockstep]
         towers = [(pipeline, frozenset(look.towers_of(pipeline))) for pipeline in with_towers]
 
         def before(run: Run) -> None:
-            for pipeline_run in runs_in(self._session, waiting):
+            for pipeline_run in self._feeding.runs_of(waiting):
                 pipeline_run.delivery.is_needed.set()
             for pipeline, wanted in towers:
-                for pipeline_run in runs_in(self._session, [pipeline]):
+                for pipeline_run in self._feeding.runs_of([pipeline]):
                     pipeline_run.delivery.expect_towers(wanted)
 
         return Stage(before) if waiting or towers else None

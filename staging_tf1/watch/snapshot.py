@@ -13,7 +13,6 @@ from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.layout import Task
 from staging_tf1.cluster.reach import why_silent
 from staging_tf1.feed.pipeline import Pipeline, cluster_of
-from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.queue_runner import PipelineRunner
 from staging_tf1.feed.source_errors import text_of
 from staging_tf1.feed.threads import PARKED, ThreadState
@@ -21,6 +20,7 @@ from staging_tf1.graph.data_service import service_behind
 from staging_tf1.graph.dependencies import ancestors, can_end, elements_of, ops_of_run
 from staging_tf1.graph.probes import Probe, Touched, area_key, keys_awaited, probes_of, reader_of, touched_by
 from staging_tf1.graph.sink import queue_key
+from staging_tf1.graph.state import feeding_in
 from staging_tf1.graph.sync_tokens import is_sync_token_queue
 from staging_tf1.graph.uninitialized import uninitialized_names
 from staging_tf1.watch.thread_location import functions_called_by_ops, is_in, url_awaited, users_location
@@ -115,7 +115,8 @@ class Observer:
     def _staged(
         self, pipeline: Pipeline, session: Any, touched: Touched, reader: ThreadState | None
     ) -> list[StoreView]:
-        run = run_in(session, pipeline)
+        running = feeding_in(session)
+        run = None if running is None else running.runs.get(pipeline)
         views = []
         barrier = run.delivery.barrier if run is not None else None
         withheld = barrier.withheld() if barrier is not None else [0] * len(pipeline.sinks)

@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from staging_tf1._tf import run_unwrapped
-from staging_tf1.feed.batch_reader import batches_taken
+from staging_tf1.feed.accounts import Accounts
 from staging_tf1.feed.counts import read_counts
 from staging_tf1.feed.pipeline import Pipeline
-from staging_tf1.feed.pipeline_run import run_in
-from staging_tf1.feed.tally import Tally
 from staging_tf1.feed.threads import ThreadState
 from staging_tf1.graph.get_stats import GetFigures
 from staging_tf1.graph.sink import Sink
+from staging_tf1.graph.state import feeding_in
 from staging_tf1.sources import Source
 from staging_tf1.watch.advice import NOT_MEASURED, NOT_TAKEN, bottleneck, typical_share
 
@@ -145,7 +144,6 @@ def _amount(nbytes: int) -> str:
 def stats_of(
     pipelines: Sequence[Pipeline],
     session: Any,
-    failed: Tally | None = None,
     loop_secs: float = 0.0,
     reading: Callable[[Pipeline], Sequence[ThreadState]] = lambda pipeline: (),
     waited: Callable[[Sink], tuple[float, ...]] = lambda sink: (),
@@ -155,11 +153,11 @@ def stats_of(
     Args:
       pipelines: of the session's graph.
       session: whose figures to take.
-      failed: knows which batches failed.
       loop_secs: how long the loop has taken so far.
       reading: in lockstep, what the steps themselves have read for each tower of a pipeline.
       waited: the measured shares of the time that steps waited for a sink.
     """
+    feeding = feeding_in(session)
     sinks = [(pipeline, tower, sink) for pipeline in pipelines for tower, sink in enumerate(pipeline.sinks)]
     shared = {
         pipeline: pipeline.position
@@ -172,20 +170,16 @@ def stats_of(
     positions = dict(zip(shared, consumed, strict=True))
     stats = []
     for pipeline, tower, sink in sinks:
-        run = run_in(session, pipeline)
+        run = None if feeding is None else feeding.runs.get(pipeline)
         threads = run.states_of(tower) if run is not None else []
         pools = run.pools_of(tower) if run is not None else []
         steps = list(reading(pipeline)[tower : tower + 1])
-        numbers = tuple(failed.numbers.get(sink, ())) if failed is not None else ()
         record = _record(pipeline, sink, counts[sink].gets, threads, steps, loop_secs)
-        last, _ = batches_taken(session, sink, [counts[sink].taken - 1])
+        if feeding is not None:
+            record = _with_failures(record, sink, counts[sink].taken, feeding.accounts)
         stats.append(
             replace(
                 record,
-                failed=failed.count_failed(sink) if failed is not None else 0,
-                failed_batches=numbers,
-                failed_numbers=tuple(batches_taken(session, sink, numbers)[0]),
-                last_number=last[0] if last else None,
                 positions=positions.get(pipeline, ()),
                 threads=run.threads_of(tower) if run is not None else 0,
                 autotune=any(producer.autotune for producer in pipeline.producers),
@@ -196,6 +190,18 @@ def stats_of(
             )
         )
     return stats
+
+
+def _with_failures(record: PipelineStats, sink: Sink, taken: int, accounts: Accounts) -> PipelineStats:
+    numbers = tuple(accounts.numbers.get(sink, ()))
+    last = accounts.numbers_in_source(sink, [taken - 1])
+    return replace(
+        record,
+        failed=accounts.count_failed(sink),
+        failed_batches=numbers,
+        failed_numbers=tuple(accounts.numbers_in_source(sink, numbers)),
+        last_number=last[0] if last else None,
+    )
 
 
 def _record(

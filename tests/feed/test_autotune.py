@@ -20,10 +20,11 @@ from running import feed_threads
 import staging_tf1 as staging
 from staging_tf1.feed.autotune import Observation, State, decide, most_threads
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.feed.pipeline_run import PipelineRun, runs_in
+from staging_tf1.feed.pipeline_run import PipelineRun
 from staging_tf1.feed.producer_run import Crew
 from staging_tf1.feed.threads import PARKED, ThreadState
 from staging_tf1.sources import ArraySource, GeneratorSource
+from tests.support.running import runs_in
 
 LIMIT_SECS = 60.0
 AUTOTUNE = tf.data.AUTOTUNE

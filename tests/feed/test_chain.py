@@ -14,7 +14,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
-from staging_tf1.feed.chain import Chain, Handler, Look, Stage, chain_of
+from staging_tf1.feed.chain import Chain, Handler, Look, Stage
+from staging_tf1.feed.feeding import feeding_of
 from staging_tf1.sources import ArraySource
 
 NAMES = ("outer", "middle", "inner")
@@ -148,9 +149,8 @@ def test_a_session_has_one_chain_and_each_run_the_stages_that_it_needs(graph: An
     y = staging.staged(ArraySource(np.arange(8), batch_size=1), lockstep=True, name="y")
     other = tf.constant(1.0)
     with staging.StagingSession() as sess:
-        raw = sess._hook.runtime.session
-        chain = chain_of(raw)
-        assert chain is sess._hook.runtime.steps.chain
+        raw, chain = sess._hook.runtime.session, sess._hook.runtime.steps.chain
+        assert chain is feeding_of(raw).chain
         told: list[Any] = []
         chain.run = lambda fetches, *_: told.append(fetches)  # type: ignore[method-assign]
         raw.run(other)

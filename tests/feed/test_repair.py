@@ -14,9 +14,9 @@ from pipelines import half_a_get
 import staging_tf1 as staging
 from staging_tf1.feed.counts import counts_of
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.feed.repair import repair_all, take_away
 from staging_tf1.sources import ArraySource, GeneratorSource
+from tests.support.running import run_in
 
 
 @pytest.mark.usefixtures("kept_in")

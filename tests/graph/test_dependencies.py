@@ -18,6 +18,7 @@ from slow import examples
 
 import staging_tf1 as staging
 from staging_tf1.feed.chain import ByFetches
+from staging_tf1.feed.feeding import feeding_of
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.graph.dependencies import ancestors, can_end, cut_before
 from staging_tf1.graph.dependencies import ops_of_run as ops_by_name
@@ -227,7 +228,7 @@ def test_a_run_takes_from_the_towers_that_it_depends_on(graph: Any) -> None:
     with tf.control_dependencies([pair[1]["y"]]):
         behind = tf.identity(other)
     with tf.Session() as sess:
-        steps = Steps(sess, pipelines_of(graph), InterruptWatcher(print))
+        steps = Steps(feeding_of(sess), pipelines_of(graph), InterruptWatcher(print))
         for fetches, fed, expected in [
             (other, None, set()),
             (pair[0]["x"], None, {"two/0"}),
@@ -245,7 +246,7 @@ def test_a_run_takes_from_the_towers_that_it_depends_on(graph: Any) -> None:
 def test_without_a_pipeline_a_run_takes_nothing(graph: Any) -> None:
     (other,) = constants("other")
     with tf.Session() as sess:
-        steps = Steps(sess, [], InterruptWatcher(print))
+        steps = Steps(feeding_of(sess), [], InterruptWatcher(print))
         assert not steps.chain.plan(other, None).sinks and not steps.chain.plan("no such op", None).sinks
 
 

@@ -19,9 +19,10 @@ from running import feed_threads
 import staging_tf1 as staging
 from staging_tf1.errors import StuckThreadWarning, UnclosedWarning, UninitializedError
 from staging_tf1.feed.chain import ByFetches
+from staging_tf1.feed.feeding import Feeding
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun
-from staging_tf1.lifecycle import hook
+from staging_tf1.lifecycle import runtime
 from staging_tf1.sources import ArraySource
 
 
@@ -303,7 +304,7 @@ def test_a_checkpoint_is_saved_and_restored(graph: Any, tmp_path: Any) -> None:
 def test_a_start_that_is_interrupted_leaves_no_thread(graph: Any, monkeypatch: Any, error: type[BaseException]) -> None:
     # A thread that is in TensorFlow while the interpreter ends aborts the process.
     reading, stopped = threading.Event(), threading.Event()
-    stop_all = hook.stop_all
+    stop = Feeding.stop
 
     def slowly(batch: Any) -> Any:
         if threading.current_thread() is not threading.main_thread():
@@ -311,8 +312,8 @@ def test_a_start_that_is_interrupted_leaves_no_thread(graph: Any, monkeypatch: A
             stopped.wait(60)
         return batch
 
-    def stop_and_tell(runs: Any) -> None:
-        stop_all(runs)
+    def stop_and_tell(feeding: Feeding) -> None:
+        stop(feeding)
         stopped.set()
 
     def interrupted(*args: Any, **options: Any) -> Any:
@@ -320,8 +321,8 @@ def test_a_start_that_is_interrupted_leaves_no_thread(graph: Any, monkeypatch: A
         raise error
 
     staging.staged(ArraySource(np.arange(100), batch_size=1, transform=slowly))
-    monkeypatch.setattr(hook, "stop_all", stop_and_tell)
-    monkeypatch.setattr(hook, "SessionRuntime", interrupted)
+    monkeypatch.setattr(Feeding, "stop", stop_and_tell)
+    monkeypatch.setattr(runtime, "SessionRuntime", interrupted)
     with pytest.raises(error):
         staging.StagingSession()
     assert not feed_threads()

@@ -17,8 +17,7 @@ from tensorflow.core.protobuf import config_pb2
 import staging_tf1 as staging
 from staging_tf1.errors import StallError
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.feed.tally import Tally
-from staging_tf1.graph.state import session_state_of
+from staging_tf1.graph.state import feeding_in
 from staging_tf1.sources import ArraySource, GeneratorSource
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
@@ -188,7 +187,7 @@ def test_each_way_to_run_is_seen(graph: Any, kind: str, way: str, happens: str) 
                 except Exception as error:
                     raised.append(type(error))
             if happens == "a step fails":
-                assert [*tally_of(sess).numbers.values()] == [[AT]], "the batch of the failed step is named"
+                assert [*feeding_in(sess).accounts.numbers.values()] == [[AT]], "the batch of the failed step is named"
                 step()
     except BadFileError:
         raised.append(BadFileError)
@@ -201,14 +200,6 @@ def test_each_way_to_run_is_seen(graph: Any, kind: str, way: str, happens: str) 
     else:
         assert issubclass(raised[0], tf.errors.OpError) and raised[1:] == []
         assert model.seen == [*range(AT), AT + 1]
-
-
-def tally_of(sess: Any) -> Tally:
-    """What counts the batches of the steps of a session of TensorFlow's."""
-    chain = session_state_of(sess).chain
-    assert chain is not None
-    (tally,) = [handler for handler in chain.handlers if isinstance(handler, Tally)]
-    return tally
 
 
 @pytest.mark.parametrize("way", ["a bound run", "a callable", "partial_run"])

@@ -16,8 +16,8 @@ from running import left_over
 
 import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.sources import ArraySource
+from tests.support.running import run_in
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 

@@ -19,10 +19,11 @@ from running import feed_threads
 import staging_tf1 as staging
 from staging_tf1.feed import pipeline_run
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.feed.pipeline_run import PipelineRun, run_in
-from staging_tf1.feed.queue_runner import are_started_together
+from staging_tf1.feed.pipeline_run import PipelineRun
+from staging_tf1.graph.state import state_of
 from staging_tf1.sources import StreamSource
 from staging_tf1.spec import ArraySpec
+from tests.support.running import run_in
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 
@@ -129,7 +130,7 @@ def test_a_session_that_cannot_be_created_leaves_the_graph_to_the_next_one(graph
     with pytest.raises(ValueError, match="refused"):
         staging.StagingSession(hooks=[Refuses(when)])
     assert feed_threads() == []
-    assert not are_started_together(graph)
+    assert not state_of(graph).pipelines.start_together
     with staging.StagingSession() as sess:
         assert to_the_end(sess.run, [x]) == [[0, 1, 2]]
 

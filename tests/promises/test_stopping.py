@@ -23,9 +23,10 @@ import staging_tf1 as staging
 from staging_tf1.background import Background
 from staging_tf1.errors import StuckThreadWarning
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.feed.pipeline_run import PipelineRun, runs_in
+from staging_tf1.feed.pipeline_run import PipelineRun
 from staging_tf1.feed.threads import PUTTING
 from staging_tf1.sources import ArraySource, GeneratorSource
+from tests.support.running import runs_in
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 
@@ -252,7 +253,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.feed.pipeline_run import PipelineRun, runs_in
+from staging_tf1.feed.pipeline_run import PipelineRun
+from tests.support.running import runs_in
 
 tf.disable_v2_behavior()
 

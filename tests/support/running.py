@@ -1,11 +1,16 @@
-"""Finds the threads that a test leaves running, and runs graphs as they are built."""
+"""Finds the threads that a test leaves running, and what runs in a session."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+from staging_tf1.feed.pipeline import Pipeline
+from staging_tf1.feed.pipeline_run import PipelineRun
+from staging_tf1.graph.state import feeding_in
 
 # Threads that live as long as the process and belong to no test: pytest's timer, tqdm's monitor, TensorFlow's summary
 # writer, which TensorFlow keeps for the next writer to the same folder, a thread of TensorFlow's pool that has run
@@ -51,3 +56,14 @@ def graphs_as_built() -> Iterator[None]:
         yield
     finally:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+
+
+def run_in(session: Any, pipeline: Pipeline) -> PipelineRun | None:
+    """Return the run of `pipeline` in `session`; None if it was not started there."""
+    feeding = feeding_in(session)
+    return None if feeding is None else feeding.runs.get(pipeline)
+
+
+def runs_in(session: Any, pipelines: Iterable[Pipeline]) -> list[PipelineRun]:
+    """Return the runs of those of `pipelines` that were started in `session`."""
+    return [run for pipeline in pipelines if (run := run_in(session, pipeline)) is not None]

@@ -21,9 +21,9 @@ import staging_tf1 as staging
 from staging_tf1 import errors
 from staging_tf1.errors import SourceError, StallError
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.workers.failures import WorkerTraceback
 from staging_tf1.workers.pool import WorkerPool
+from tests.support.running import run_in
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 

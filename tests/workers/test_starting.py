@@ -19,11 +19,11 @@ from worker_sources import LongImport
 import staging_tf1 as staging
 from staging_tf1.errors import StallError
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.feed.pipeline_run import run_in
 from staging_tf1.sources import ArraySource
 from staging_tf1.workers.channel import Start
 from staging_tf1.workers.process import WorkerProcess
 from staging_tf1.workers.setup import Setup, Status
+from tests.support.running import run_in
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from staging_tf1 import StagingHook
 from staging_tf1._tf import tf
 from staging_tf1.errors import ClusterError
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
-from staging_tf1.feed.queue_runner import are_started_together
+from staging_tf1.graph.state import state_of
 
 
 def hook_for_graph(iterator_hooks: Callable[[Any], list[Any]], *, saves_positions: bool) -> Any | None:
@@ -41,7 +41,7 @@ class _HookUnlessGiven(tf.train.SessionRunHook):  # type: ignore[misc]
         self._hook: StagingHook | None = None
 
     def begin(self) -> None:
-        if not are_started_together(tf.get_default_graph()):
+        if not state_of(tf.get_default_graph()).pipelines.start_together:
             self._hook = StagingHook()
             self._hook.begin()
 

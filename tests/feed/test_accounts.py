@@ -14,9 +14,9 @@ from slow import examples
 
 import staging_tf1 as staging
 from staging_tf1._tf import run_unwrapped
+from staging_tf1.feed.accounts import Accounts
 from staging_tf1.feed.chain import Run, RunPlan
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.feed.tally import Tally
 from staging_tf1.graph.sink import Sink
 from staging_tf1.sources import ArraySource
 
@@ -51,23 +51,23 @@ class Steps:
         return frozenset(self.sinks[tower] for tower in towers)
 
 
-def begun(batches: Tally, sinks: frozenset[Sink]) -> Run:
+def begun(accounts: Accounts, sinks: frozenset[Sink]) -> Run:
     """A step that takes from `sinks`, under way."""
     run = Run(RunPlan("step", sinks, (), ()), [], None, lambda puts, feeds: None)
-    batches.before(run)
+    accounts.before(run)
     return run
 
 
-def step_succeeded(batches: Tally, sinks: frozenset[Sink]) -> None:
-    batches.after(begun(batches, sinks))
+def step_succeeded(accounts: Accounts, sinks: frozenset[Sink]) -> None:
+    accounts.after(begun(accounts, sinks))
 
 
-def step_failed(batches: Tally, sinks: frozenset[Sink]) -> None:
-    batches.failed(begun(batches, sinks), RuntimeError())
+def step_failed(accounts: Accounts, sinks: frozenset[Sink]) -> None:
+    accounts.failed(begun(accounts, sinks), RuntimeError())
 
 
-def by_name(batches: Tally) -> dict[str, list[int]]:
-    return {sink.name: numbers for sink, numbers in batches.numbers.items()}
+def by_name(accounts: Accounts) -> dict[str, list[int]]:
+    return {sink.name: numbers for sink, numbers in accounts.numbers.items() if numbers}
 
 
 SOME = st.frozensets(st.sampled_from(sorted(EVERY)))
@@ -80,7 +80,7 @@ STEPS = st.lists(st.tuples(SOME, st.none() | SOME), max_size=12)
 def test_what_no_step_that_succeeded_took_went_to_failed_ones(steps: list[tuple[Any, Any]]) -> None:
     with tf.Graph().as_default() as graph, tf.Session() as sess:
         played = Steps(graph, sess)
-        batches = Tally(sess, played.sinks)
+        accounts = Accounts(sess)
         taken = dict.fromkeys(EVERY, 0)
         failed: dict[int, list[int]] = {tower: [] for tower in EVERY}
         for needed, had in steps:
@@ -91,27 +91,28 @@ def test_what_no_step_that_succeeded_took_went_to_failed_ones(steps: list[tuple[
                 taken[tower] += 1
             sinks = played.take(needed if had is None else had)
             if had is None:
-                step_succeeded(batches, sinks)
+                step_succeeded(accounts, sinks)
             else:
-                step_failed(batches, frozenset(played.sinks[tower] for tower in needed))
-                batches.settle()
-        assert batches.numbers == {played.sinks[tower]: numbers for tower, numbers in failed.items()}
-        batches.settle()
-        batches.settle()
-        assert by_name(batches) == {f"x/{tower}": numbers for tower, numbers in failed.items()}
+                step_failed(accounts, frozenset(played.sinks[tower] for tower in needed))
+                accounts.settle()
+        expected = {f"x/{tower}": numbers for tower, numbers in failed.items() if numbers}
+        assert by_name(accounts) == expected
+        accounts.settle()
+        accounts.settle()
+        assert by_name(accounts) == expected
 
 
 def test_a_step_that_fails_before_it_takes_costs_no_batch(graph: Any) -> None:
     with tf.Session() as sess:
         played = Steps(graph, sess)
-        batches = Tally(sess, played.sinks)
-        step_succeeded(batches, played.take(EVERY))
+        accounts = Accounts(sess)
+        step_succeeded(accounts, played.take(EVERY))
         for _ in range(3):
-            step_failed(batches, frozenset(played.sinks))
-            batches.settle()
-        step_succeeded(batches, played.take(EVERY))
-        batches.settle()
-        assert by_name(batches) == {"x/0": [], "x/1": []}
+            step_failed(accounts, frozenset(played.sinks))
+            accounts.settle()
+        step_succeeded(accounts, played.take(EVERY))
+        accounts.settle()
+        assert by_name(accounts) == {}
 
 
 class Played:
@@ -136,7 +137,7 @@ SCRIPTS = st.lists(st.tuples(st.integers(0, 2), TOWERS_OF_STEP, st.booleans()), 
 def test_only_a_step_that_was_alone_has_its_batch_named(script: list[tuple[int, frozenset[int], bool]]) -> None:
     with tf.Graph().as_default() as graph, tf.Session() as sess:
         played = Steps(graph, sess)
-        tally = Tally(sess, played.sinks)
+        accounts = Accounts(sess)
         threads: dict[int, Played] = {}
         steps: list[Played] = []
         taken = dict.fromkeys(EVERY, 0)
@@ -145,16 +146,16 @@ def test_only_a_step_that_was_alone_has_its_batch_named(script: list[tuple[int, 
             step = threads.pop(thread)
             step.has_failed = fails
             if fails:
-                tally.failed(step.run, RuntimeError())
-                tally.settle()
+                accounts.failed(step.run, RuntimeError())
+                accounts.settle()
             else:
-                tally.after(step.run)
+                accounts.after(step.run)
 
         for thread, towers, fails in script:
             step = threads.get(thread)
             if step is None:
                 step = threads[thread] = Played(towers)
-                step.run = begun(tally, frozenset(played.sinks[tower] for tower in towers))
+                step.run = begun(accounts, frozenset(played.sinks[tower] for tower in towers))
                 for other in threads.values():
                     if other is not step:
                         step.beside |= towers & other.towers
@@ -170,10 +171,10 @@ def test_only_a_step_that_was_alone_has_its_batch_named(script: list[tuple[int, 
             end(thread, fails=True)
         for tower, sink in enumerate(played.sinks):
             failed = [step for step in steps if step.has_failed and tower in step.numbers]
-            assert tally.count_failed(sink) == len(failed), "the number is right"
-            assert {*tally.numbers[sink]} <= {step.numbers[tower] for step in failed}, "none that did not fail"
+            assert accounts.count_failed(sink) == len(failed), "the number is right"
+            assert {*accounts.numbers[sink]} <= {step.numbers[tower] for step in failed}, "none that did not fail"
             alone = [step.numbers[tower] for step in failed if tower not in step.beside]
-            assert {*alone} <= {*tally.numbers[sink]}, "and each one that was alone"
+            assert {*alone} <= {*accounts.numbers[sink]}, "and each one that was alone"
 
 
 def test_two_threads_and_one_fails_so_no_batch_is_named(graph: Any) -> None:
@@ -214,19 +215,19 @@ def test_two_threads_and_one_fails_so_no_batch_is_named(graph: Any) -> None:
 def test_only_the_thread_of_the_last_step_hears_of_its_batch(graph: Any) -> None:
     staging.staged(ArraySource(np.arange(6), batch_size=1), name="p")
     with staging.StagingSession() as sess:
-        tally = sess._hook.runtime.steps.tally
+        accounts = sess._hook.runtime.feeding.accounts
         x = pipelines_of(graph)[0].sinks[0].get.batch
         assert sess.run(x).tolist() == [0]
         told: list[ValueError] = []
 
         def elsewhere() -> None:
             told.append(ValueError())
-            tally.note_last_step(told[0])
+            accounts.note_last_step(told[0])
 
         thread = threading.Thread(target=elsewhere)
         thread.start()
         thread.join(20)
-        tally.note_last_step(own := ValueError())
+        accounts.note_last_step(own := ValueError())
     assert not getattr(told[0], "__notes__", ())
     assert own.__notes__ == ["the step had batch 0 of 'p' (its records: source.record_ids(0))"]
 
@@ -235,16 +236,16 @@ def test_a_late_error_does_not_get_the_batch_of_a_later_step(graph: Any) -> None
     """Between the end of a failed step and the look at its batches, another step begins and fails."""
     x = staging.staged(ArraySource(np.arange(6), batch_size=1), name="p")
     with staging.StagingSession() as sess:
-        tally = sess._hook.runtime.steps.tally
+        accounts = sess._hook.runtime.feeding.accounts
         sinks = frozenset(pipelines_of(graph)[0].sinks)
         errors = [ValueError(), ValueError()]
         runs = []
         for number in range(2):
-            runs.append(begun(tally, sinks))
+            runs.append(begun(accounts, sinks))
             assert run_unwrapped(sess._hook.session, x).tolist() == [number]
-            tally.failed(runs[-1], errors[number])
-        tally.settle_after(runs[0], errors[0], ())
-        tally.settle_after(runs[1], errors[1], ())
+            accounts.failed(runs[-1], errors[number])
+        accounts.settle_after(runs[0], errors[0], ())
+        accounts.settle_after(runs[1], errors[1], ())
         assert sess.stats()[0].failed_batches == (0, 1)
     assert not getattr(errors[0], "__notes__", ())
 
@@ -252,16 +253,16 @@ def test_a_late_error_does_not_get_the_batch_of_a_later_step(graph: Any) -> None
 def test_batches_of_several_failed_steps_may_be_found_at_once(graph: Any) -> None:
     with tf.Session() as sess:
         played = Steps(graph, sess)
-        batches = Tally(sess, played.sinks)
-        step_succeeded(batches, played.take(EVERY))
-        under_way = [begun(batches, frozenset(played.sinks[1:])), begun(batches, frozenset(played.sinks))]
+        accounts = Accounts(sess)
+        step_succeeded(accounts, played.take(EVERY))
+        under_way = [begun(accounts, frozenset(played.sinks[1:])), begun(accounts, frozenset(played.sinks))]
         played.take(frozenset([1]))
         played.take(EVERY)
         for run in under_way:
-            batches.failed(run, RuntimeError())
-        batches.settle()
-        assert by_name(batches) == {"x/0": [1], "x/1": []}
-        assert [batches.count_failed(sink) for sink in played.sinks] == [1, 2]
+            accounts.failed(run, RuntimeError())
+        accounts.settle()
+        assert by_name(accounts) == {"x/0": [1]}
+        assert [accounts.count_failed(sink) for sink in played.sinks] == [1, 2]
 
 
 def test_each_session_has_failed_batches_of_its_own(graph: Any) -> None:
@@ -269,20 +270,20 @@ def test_each_session_has_failed_batches_of_its_own(graph: Any) -> None:
         played = Steps(graph, sess)
         played.take(EVERY)
         played.begin()
-        batches = Tally(sess, played.sinks)
-        step_succeeded(batches, played.take(EVERY))
-        step_failed(batches, frozenset(played.sinks))
-        batches.settle()
-        assert by_name(batches) == {"x/0": [], "x/1": []}
+        accounts = Accounts(sess)
+        step_succeeded(accounts, played.take(EVERY))
+        step_failed(accounts, frozenset(played.sinks))
+        accounts.settle()
+        assert by_name(accounts) == {}
 
 
 def test_without_areas_there_is_nothing_to_settle(graph: Any) -> None:
     tf.no_op()
     with tf.Session() as sess:
-        batches = Tally(sess, ())
-        step_succeeded(batches, frozenset())
-        batches.settle()
-        assert batches.numbers == {}
+        accounts = Accounts(sess)
+        step_succeeded(accounts, frozenset())
+        accounts.settle()
+        assert accounts.numbers == {}
 
 
 @pytest.mark.parametrize("lockstep", [False, True])
@@ -306,9 +307,7 @@ def test_a_pipeline_that_has_not_started_hides_no_batch_of_another() -> None:
     with tf.Graph().as_default() as graph, tf.Session() as sess:
         played = Steps(graph, sess)
         staging.staged(ArraySource(np.arange(9), batch_size=1), lockstep=True, name="later")
-        batches = Tally(sess, [sink for pipeline in pipelines_of(graph) for sink in pipeline.sinks])
-        step_failed(batches, played.take(EVERY))
-        batches.settle()
-        assert {sink: numbers for sink, numbers in batches.numbers.items() if numbers} == {
-            sink: [0] for sink in played.sinks
-        }
+        accounts = Accounts(sess)
+        step_failed(accounts, played.take(EVERY))
+        accounts.settle()
+        assert by_name(accounts) == {"x/0": [0], "x/1": [0]}

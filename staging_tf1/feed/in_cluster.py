@@ -1,24 +1,34 @@
-"""`GatedRuns`: lets the runs of a worker's session stand still while the chief copies the model for a checkpoint."""
+"""A worker's session in a cluster: where its pipelines begin, which batches it gets, and when its runs stand still."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cluster.cluster import Cluster
+from staging_tf1.cluster.dealer import Dealer
+from staging_tf1.cluster.fence import fence_of
 from staging_tf1.cluster.pause import PAUSE
+from staging_tf1.cluster.shared_input import CONTENT
 from staging_tf1.cluster.snapshot import copies_of, is_broken, is_save, saved_from, saver_of
 from staging_tf1.errors import StagingWarning, warn
-from staging_tf1.feed.chain import Handler, Look, Run, Stage, chain_of
+from staging_tf1.feed.chain import Handler, Look, Run, Stage
 from staging_tf1.feed.counts import read_counts
-from staging_tf1.feed.pipeline import areas_taken, pipelines_of
-from staging_tf1.feed.pipeline_run import runs_in
-from staging_tf1.feed.tally import Tally
-from staging_tf1.graph.position import Position
+from staging_tf1.feed.pipeline import Pipeline, areas_taken, pipelines_of
+from staging_tf1.feed.resume import Start, points_of_run, resume_points
+from staging_tf1.feed.supply import LeasedSupply, LocalSupply, Supply
+from staging_tf1.graph.acked import Acked
+from staging_tf1.graph.position import SHARE, Position
 from staging_tf1.graph.sync_tokens import sync_tokens_of
+from staging_tf1.sources import Source
+from staging_tf1.sources.records import RecordSource
+
+if TYPE_CHECKING:
+    from staging_tf1.feed.feeding import Feeding
 
 # How often a checkpoint is tried. A pause fails only if the chief itself stood still for long during it.
 _MOST_TRIES = 3
@@ -84,14 +94,13 @@ class GatedRuns(Handler):
     The innermost handler: a step that waits for a lockstep source, or for the other workers, is not under way.
 
     Args:
-      session: a `tf.Session` of a worker, whose graph is complete.
+      feeding: what runs in the session of a worker, whose graph is complete.
       cluster: the cluster; distributed.
-      tally: counts the batches of the steps.
     """
 
-    def __init__(self, session: Any, cluster: Cluster, tally: Tally) -> None:
-        self._session, self._cluster, self._gate = session, cluster, cluster.member.gate
-        self._tally = tally
+    def __init__(self, feeding: Feeding, cluster: Cluster) -> None:
+        self._feeding, self._cluster, self._gate = feeding, cluster, cluster.member.gate
+        self._session = session = feeding.session
         self._pipelines = [pipeline for pipeline in pipelines_of(session.graph) if pipeline.cluster is not None]
         position = next((pipeline.position for pipeline in self._pipelines), None)
         self._in_step = SyncPause(cluster, session, position) if cluster.sync else None
@@ -129,16 +138,16 @@ class GatedRuns(Handler):
         if self._in_step is not None and self._in_step.waits_for_others():
             return True
         # A step that has failed may have taken a batch.
-        if not self._tally.is_settled:
+        if not self._feeding.accounts.is_settled:
             return False
-        if any(run.is_putting() for run in runs_in(self._session, self._pipelines)):
+        if any(run.is_putting() for run in self._feeding.runs_of(self._pipelines)):
             return False
         # A get takes a token, counts, and only then gives its slot back. So one that has its token is seen in the
         # first run or in the second.
         before = read_counts(self._sinks, self._session)
         after = read_counts(self._sinks, self._session)
         staged = any(count.ready or count.held or count.free < sink.capacity for sink, count in before.items())
-        return not staged and all(count.taken == self._tally.expected(sink) for sink, count in after.items())
+        return not staged and all(count.taken == self._feeding.accounts.expected(sink) for sink, count in after.items())
 
     def _save(
         self, savers: frozenset[str], call: Callable[[list[Any], Any], Any], puts: list[Any], feeds: Mapping[Any, Any]
@@ -173,9 +182,123 @@ def _named(savers: frozenset[str]) -> str:
     return ", ".join(repr(saver) for saver in sorted(savers))
 
 
-def gate_runs(session: Any, cluster: Cluster) -> None:
-    """Make the runs of `session` stand still in each pause of the cluster. May be called again."""
-    chain = chain_of(session)
+def gate_runs(feeding: Feeding, cluster: Cluster) -> None:
+    """Make the runs of a session stand still in each pause of the cluster. May be called again."""
+    chain = feeding.chain
     if not any(isinstance(handler, GatedRuns) for handler in chain.handlers):
-        tally = Tally(session, areas_taken(pipelines_of(session.graph)).values())
-        chain.install([*chain.handlers, tally, GatedRuns(session, cluster, tally)])
+        chain.install([*chain.handlers, feeding.accounts, GatedRuns(feeding, cluster)])
+
+
+def starts_in_cluster(feeding: Feeding, pipelines: Sequence[Pipeline]) -> list[list[Start]]:
+    """Return each producer of this worker's pipelines with its first batch, and let its steps count.
+
+    Raises:
+      ClusterError: the chief does not answer in time, or has another pipeline.
+      ResumeError, CheckpointError: as `resume_points`, on the chief.
+    """
+    cluster, session = pipelines[0].cluster, feeding.session
+    assert cluster is not None
+    gate_runs(feeding, cluster)
+    inputs = {pipeline.name: _input_of(pipeline) for pipeline in pipelines if pipeline.position is not None}
+    if cluster.is_chief:
+        if feeding.continues_run:
+            # Before anything that tells the others of an error: they train, and do not need this chief.
+            cluster.member.check_inputs(inputs)
+        with cluster.member.telling_failures():
+            return _as_chief(feeding, pipelines, inputs)
+    if not (inputs or cluster.sync):
+        return points_of_run(pipelines, session)
+    while True:
+        run = cluster.member.await_run(inputs, cluster.start_timeout_secs)
+        if cluster.sync:
+            cluster.member.await_everybody(cluster.start_timeout_secs)
+        if inputs:
+            fence_of(cluster, session.graph).take(session)
+        cluster.member.pauses.await_none()
+        try:
+            starts = points_of_run(pipelines, session)
+        except tf.errors.FailedPreconditionError:
+            # A parameter server has restarted since. The chief will restore the variables.
+            continue
+        # The chief may have begun to restore in between.
+        if cluster.member.is_current(run):
+            return starts
+
+
+def _input_of(pipeline: Pipeline) -> dict[str, Any]:
+    """Return what must be the same in all workers, and is not in the fingerprint that they compare."""
+    source = pipeline.producers[0].source
+    is_own = pipeline.position is None or pipeline.position.fingerprint.get(SHARE) == "own"
+    if is_own or not isinstance(source, RecordSource):
+        return {}
+    return {"epochs": source.epochs, "transform": source.transform_name, CONTENT: source.content_sample()}
+
+
+def _as_chief(feeding: Feeding, pipelines: Sequence[Pipeline], inputs: Mapping[str, Any]) -> list[list[Start]]:
+    cluster, session = pipelines[0].cluster, feeding.session
+    assert cluster is not None
+    member = cluster.member
+    continues = feeding.continues_run
+    if continues is None:
+        # A session made by hand may have initialized the variables again.
+        member.begin_run()
+    sync_tokens = sync_tokens_of(session.graph)
+    if sync_tokens is not None and not continues:
+        # With sync tokens of an earlier run, workers would begin a round too early, and their gradients be dropped.
+        run_unwrapped(session, sync_tokens.drain)
+    starts = resume_points(pipelines, session, feeding.going_on, before_change=member.begin_run if continues else None)
+    if inputs:
+        fence_of(cluster, session.graph).take(session)
+    member.mark_initialized(inputs)
+    if cluster.sync:
+        member.await_everybody(cluster.start_timeout_secs)
+    return starts
+
+
+@dataclass(frozen=True)
+class _InTask:
+    """What feeds a pipeline in this task."""
+
+    supply: LeasedSupply
+    # On the chief.
+    dealer: Dealer | None
+
+    def stop(self) -> None:
+        if self.dealer is not None:
+            self.dealer.stop()
+
+    def give_back(self) -> None:
+        self.supply.give_back()
+
+
+def supplied(pipeline: Pipeline, starts: Sequence[Start], session: Any) -> list[Start]:
+    """Return `starts` with a supply, if the workers share the batches dynamically. The chief begins to deal."""
+    position = pipeline.position
+    if position is None or position.skip is None:
+        return list(starts)
+    ((producer, first),) = starts
+    assert isinstance(producer.source, Source)
+    supply = _supply(pipeline, position, position.skip, producer.source.num_batches, session)
+    return [(replace(producer, supply=supply), first)]
+
+
+def _supply(
+    pipeline: Pipeline, position: Position, skips: tuple[Any, Any], num_batches: int | None, session: Any
+) -> Supply:
+    sink, cluster, variable = pipeline.sinks[0], pipeline.cluster, position.saved[0]
+
+    def skip(batch: int) -> None:
+        run_unwrapped(session, skips[0], {skips[1]: batch})
+
+    def look() -> tuple[int, Acked]:
+        staged, cells = run_unwrapped(session, (sink.size, variable))
+        return int(staged), Acked(cells)
+
+    if cluster is None:
+        return LocalSupply(Acked(run_unwrapped(session, variable)), num_batches, skip)
+    supply = LeasedSupply(cluster, pipeline.name, look, skip)
+    dealer = Dealer(cluster.member, pipeline.name, position.name, num_batches) if cluster.is_chief else None
+    cluster.member.register(pipeline.name, _InTask(supply, dealer))
+    if dealer is not None:
+        dealer.start()
+    return supply

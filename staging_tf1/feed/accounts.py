@@ -1,20 +1,22 @@
-"""`Tally`: what the steps of one session have taken, and which batches went to failed ones."""
+"""`Accounts`: what the steps of one session have taken, and which batches went to failed ones."""
 
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from staging_tf1.feed.batch_reader import batches_taken
+from staging_tf1.feed.batch_reader import BatchReader
 from staging_tf1.feed.chain import Handler, Look, Run, Stage
 from staging_tf1.feed.counts import Count, counts_of
+from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.source_errors import add_note
 from staging_tf1.graph.sink import Sink
+from staging_tf1.sources import Source
 
 
-class Tally(Handler):
+class Accounts(Handler):
     """Finds the batches of failed steps: the gets that the graph counted, less those of the successful steps.
 
     The graph counts gets, and does not say which step made one. So where a failed step was not alone, it is known how
@@ -22,7 +24,6 @@ class Tally(Handler):
 
     Args:
       session: the session.
-      sinks: those that its steps take from.
 
     Attributes:
       numbers: for each sink, the numbers of the failed batches in the order of delivery, as far as they are known.
@@ -30,9 +31,9 @@ class Tally(Handler):
       last_is_torn: whether the last step has failed, but taken a batch. The positions are then ahead of the model.
     """
 
-    def __init__(self, session: Any, sinks: Iterable[Sink]) -> None:
+    def __init__(self, session: Any) -> None:
         self._session = session
-        self.numbers: dict[Sink, list[int]] = {sink: [] for sink in sinks}
+        self.numbers: defaultdict[Sink, list[int]] = defaultdict(list)
         self.unknown: Counter[Sink] = Counter()
         self._counted: Counter[Sink] = Counter()
         # The steps under way, and how many have succeeded in each thread, by the sinks that they take from. Without a
@@ -45,6 +46,10 @@ class Tally(Handler):
         # The sinks whose last step was under way together with others, or after a failed one before it was settled.
         self._together: set[Sink] = set()
         self._lock = threading.Lock()
+        # What reads the batches of each sink whose batches have numbers; and how many batches of it had been taken
+        # when its pipeline was started again.
+        self._readers: dict[Sink, BatchReader] = {}
+        self.taken_before: dict[Sink, int] = {}
         # The sinks of the last step, if it has succeeded, and its thread; the last step that has failed.
         self._last: tuple[frozenset[Sink], int] = frozenset(), 0
         self._last_failed: Run | None = None
@@ -93,6 +98,24 @@ class Tally(Handler):
             self._suspects.update(run.plan.sinks)
             del self._under_way[run]
             self._last, self._last_failed = (frozenset(), 0), run
+
+    def read_by(self, pipeline: Pipeline, readers: Sequence[BatchReader]) -> None:
+        """Note what reads the areas of a pipeline from now on, if its batches have numbers."""
+        if pipeline.stages and isinstance(pipeline.plan.inputs[0].source, Source):
+            self._readers |= zip(pipeline.sinks, readers, strict=True)
+
+    def numbers_in_source(self, sink: Sink, taken: Iterable[int]) -> list[int]:
+        """Return the numbers, in their source, of batches that steps have taken; none without a random-access source.
+
+        Args:
+          sink: what they were taken from.
+          taken: how many batches were taken from it before each of these.
+        """
+        reader = self._readers.get(sink)
+        if reader is None:
+            return []
+        numbers = [reader.number_of(count - self.taken_before.get(sink, 0)) for count in taken]
+        return [number for number in numbers if number is not None]
 
     @property
     def is_settled(self) -> bool:
@@ -152,8 +175,8 @@ class Tally(Handler):
                     self._note_batches(error, "the step had", sink, self.taken_last(sink))
 
     def _note_batches(self, error: BaseException, what: str, sink: Sink, taken: list[int]) -> None:
-        for text in batches_taken(self._session, sink, taken)[1]:
-            add_note(error, f"{what} {text}")
+        for number in self.numbers_in_source(sink, taken):
+            add_note(error, f"{what} {self._readers[sink].shown(number)}")
 
     def settle_after(self, run: Run, error: BaseException, others: Iterable[Sink]) -> dict[Sink, Count]:
         """The same after a run that has failed with `error`."""
