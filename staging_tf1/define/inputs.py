@@ -17,7 +17,7 @@ from staging_tf1.define.mapped import mapped
 from staging_tf1.errors import ClusterError, LeftoverWarning, SpecError, warn
 from staging_tf1.feed.pipeline import Input, Plan
 from staging_tf1.feed.source_errors import errors_only
-from staging_tf1.graph.data_service import service_of
+from staging_tf1.graph.dependencies import service_of
 from staging_tf1.graph.position import Fingerprint
 from staging_tf1.sources import GeneratorSource, Source, StreamSource
 from staging_tf1.sources.coerce import check_spec, source_from

@@ -34,7 +34,7 @@ from staging_tf1.feed.pipeline import Plan
 from staging_tf1.feed.resume import RESUME_MODES
 from staging_tf1.feed.source_errors import errors_only, skip_rule
 from staging_tf1.feed.threads import check_nice
-from staging_tf1.graph.data_service import service_of
+from staging_tf1.graph.dependencies import service_of
 from staging_tf1.graph.guards import building
 from staging_tf1.sources.reshard import DATA_SERVICE
 from staging_tf1.sources.spans import checked_spans

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from staging_tf1.background import Background, Stop
 from staging_tf1.cores import usable_cores
-from staging_tf1.feed.counts import counts_of
+from staging_tf1.feed.accounts import counts_of
 from staging_tf1.feed.producer_run import ProducerRun
-from staging_tf1.graph.get_stats import GetFigures
+from staging_tf1.graph.sink import GetFigures
 from staging_tf1.sources import Source
 
 # The time between two decisions. A slow loop takes longer, because a decision needs so many batches.

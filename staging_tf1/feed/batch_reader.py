@@ -8,14 +8,21 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from staging_tf1._tf import profiled, tf
-from staging_tf1.feed.block_size import BlockSize
 from staging_tf1.feed.pipeline import MapOps, Producer
 from staging_tf1.feed.preparing import Prepared, Preparing
-from staging_tf1.feed.readers import IndexReader, ReadBatch, Reader, RotationReader, StreamReader, draw, read_batch
-from staging_tf1.feed.sequencer import Rotation
+from staging_tf1.feed.readers import (
+    BlockSize,
+    IndexReader,
+    ReadBatch,
+    Reader,
+    RotationReader,
+    StreamReader,
+    draw,
+    read_batch,
+)
 from staging_tf1.feed.source_errors import SkipCounter, errors_only
 from staging_tf1.feed.supply import Supply
-from staging_tf1.feed.threads import WAITING_FOR_SHARE, WAITING_FOR_SOURCE, ThreadState
+from staging_tf1.feed.threads import WAITING_FOR_SHARE, WAITING_FOR_SOURCE, Rotation, ThreadState
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.sources import RecordSource, Source
 

@@ -8,34 +8,29 @@ import time
 import weakref
 from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from staging_tf1._tf import deterministic_ops, is_closed, run_unwrapped, tf
 from staging_tf1.background import Background
 from staging_tf1.errors import BuildError, ClusterError, ResumeError, UninitializedError
-from staging_tf1.feed.accounts import Accounts
+from staging_tf1.feed.accounts import Accounts, read_counts
 from staging_tf1.feed.chain import Chain, Run
 from staging_tf1.feed.checkpoint import warn_unsaved
 from staging_tf1.feed.compiled_runs import compile_runs
-from staging_tf1.feed.counts import read_counts
 from staging_tf1.feed.in_cluster import starts_in_cluster, supplied
 from staging_tf1.feed.pipeline import Pipeline, Producer, pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun, first_error, stop_all
 from staging_tf1.feed.renewal import Renewals
 from staging_tf1.feed.resume import Start, fast_forward, resume_points, say_where_it_begins
 from staging_tf1.feed.sink_run import Canceller
-from staging_tf1.feed.source_errors import keep_cause
+from staging_tf1.feed.source_errors import keep_cause, naming_unfed
 from staging_tf1.feed.threads import WAITING_FOR_SOURCE
-from staging_tf1.feed.unfed import naming_unfed
 from staging_tf1.fork import has_lost_tensorflow
 from staging_tf1.garbage import join_thread
 from staging_tf1.graph.state import attach, feeding_in, state_of
 from staging_tf1.graph.uninitialized import uninitialized_names
 from staging_tf1.sources import Source
 from staging_tf1.sources.spans import end_of, next_kept
-
-if TYPE_CHECKING:
-    from staging_tf1.lifecycle.runtime import SessionRuntime
 
 # How long the puts of an earlier session may take to end.
 _END_SECS = 10.0
@@ -68,7 +63,8 @@ class Feeding:
       accounts: counts the batches of the steps.
       continues_run: on the chief of a cluster, whether the session continues a run; None if its creator does not know.
       is_watched: whether its steps are seen (`lifecycle/steps.py`).
-      runtime: what watches and ends the session; None where only queue runners have started the threads.
+      runtime: the `SessionRuntime`, which watches and ends the session; None where only queue runners have started the
+        threads.
     """
 
     def __init__(self, session: Any) -> None:
@@ -79,7 +75,7 @@ class Feeding:
         self.accounts = Accounts(session)
         self.continues_run: bool | None = None
         self.is_watched = False
-        self.runtime: SessionRuntime | None = None
+        self.runtime: Any = None
         # The pipelines that are prepared but not started.
         self._prepared: dict[Pipeline, Prepared] = {}
         # Held while pipelines are prepared and started.

@@ -8,8 +8,8 @@ from typing import Any
 from staging_tf1._tf import fast_callable
 from staging_tf1.errors import SpecError
 from staging_tf1.feed.delivery import Delivery
-from staging_tf1.feed.sequencer import Stopped
-from staging_tf1.graph.handshake import Handshake
+from staging_tf1.feed.threads import Stopped
+from staging_tf1.graph.feed_queue import Handshake
 from staging_tf1.graph.sink import Sink
 
 

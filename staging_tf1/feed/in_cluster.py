@@ -16,8 +16,8 @@ from staging_tf1.cluster.pause import PAUSE
 from staging_tf1.cluster.shared_input import CONTENT
 from staging_tf1.cluster.snapshot import copies_of, is_broken, is_save, saved_from, saver_of
 from staging_tf1.errors import StagingWarning, warn
+from staging_tf1.feed.accounts import read_counts
 from staging_tf1.feed.chain import Handler, Look, Run, Stage
-from staging_tf1.feed.counts import read_counts
 from staging_tf1.feed.pipeline import Pipeline, areas_taken, pipelines_of
 from staging_tf1.feed.resume import Start, points_of_run, resume_points
 from staging_tf1.feed.supply import LeasedSupply, LocalSupply, Supply

@@ -19,10 +19,9 @@ from staging_tf1.feed.delivery import Delivery
 from staging_tf1.feed.pipeline import Pipeline, Producer
 from staging_tf1.feed.producer_run import ProducerRun
 from staging_tf1.feed.remote import with_workers
-from staging_tf1.feed.sequencer import Stopped
 from staging_tf1.feed.sink_run import Canceller, SinkRun
 from staging_tf1.feed.source_errors import text_of
-from staging_tf1.feed.threads import ENDED, ThreadState
+from staging_tf1.feed.threads import ENDED, Stopped, ThreadState
 from staging_tf1.fork import has_lost_tensorflow
 from staging_tf1.garbage import join_thread
 from staging_tf1.workers.pool import WorkerPool

@@ -12,10 +12,19 @@ from staging_tf1.feed.batch_reader import BatchReader, FedBatch
 from staging_tf1.feed.delivery import Delivery
 from staging_tf1.feed.handshake import FeederSide
 from staging_tf1.feed.remote import pool_of
-from staging_tf1.feed.sequencer import Rotation, Sequencer, Stopped
 from staging_tf1.feed.sink_run import FailedBlock
-from staging_tf1.feed.threads import PARKED, PUTTING, WAITING_FOR_SOURCE, WAITING_IN_ORDER, ThreadState, be_nice
-from staging_tf1.feed.unfed import refuse_unfed
+from staging_tf1.feed.source_errors import refuse_unfed
+from staging_tf1.feed.threads import (
+    PARKED,
+    PUTTING,
+    WAITING_FOR_SOURCE,
+    WAITING_IN_ORDER,
+    Rotation,
+    Sequencer,
+    Stopped,
+    ThreadState,
+    be_nice,
+)
 from staging_tf1.graph.state import feeding_in
 
 # How long, and how often, to look for an iterator's initializer in a session whose steps are not seen.

@@ -8,7 +8,7 @@ from typing import Any
 
 from staging_tf1.feed.pipeline import Producer
 from staging_tf1.feed.resume import Start
-from staging_tf1.feed.sequencer import Stopped
+from staging_tf1.feed.threads import Stopped
 from staging_tf1.sources import Source
 from staging_tf1.workers.pool import PoolOptions, PoolStopped, WorkerPool
 from staging_tf1.workers.shipping import SharedShipment

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from staging_tf1._tf import run_unwrapped, tf
+from staging_tf1.feed.accounts import Count
 from staging_tf1.feed.chain import Handler, Look, Run, Stage
-from staging_tf1.feed.counts import Count
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.pipeline_run import PipelineRun
 from staging_tf1.graph.sink import RepairOps, Sink

@@ -11,8 +11,7 @@ from absl import logging
 from staging_tf1._tf import fast_callable, run_unwrapped, tf
 from staging_tf1.errors import ClusterError, ResumeError, StagingError
 from staging_tf1.feed.pipeline import Pipeline, Producer
-from staging_tf1.feed.source_errors import SkipCounter, SkipRule
-from staging_tf1.feed.unfed import refuse_unfed
+from staging_tf1.feed.source_errors import SkipCounter, SkipRule, refuse_unfed
 from staging_tf1.graph.acked import Acked
 from staging_tf1.graph.position import SHARE, STATIC, Fingerprint, Position, Saved, TowerRange, without_share
 from staging_tf1.sources import Source, StreamSource

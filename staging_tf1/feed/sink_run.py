@@ -13,7 +13,7 @@ import numpy as np
 
 from staging_tf1._tf import fast_callable, run_unwrapped, tf
 from staging_tf1.cluster.gate import Gate
-from staging_tf1.feed.sequencer import Stopped
+from staging_tf1.feed.threads import Stopped
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.sink import Sink
 

@@ -24,9 +24,8 @@ from staging_tf1._tf import own_variable, scope_device, tf
 from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.callsite import call_site
 from staging_tf1.graph.dependencies import OUTPUT, copies_after
-from staging_tf1.graph.get_stats import GetStats
 from staging_tf1.graph.placement import is_on_cpu
-from staging_tf1.graph.sink import Block, BlockOps, GetOps, PutOps, RepairOps, Sink, Tensors
+from staging_tf1.graph.sink import Block, BlockOps, GetOps, GetStats, PutOps, RepairOps, Sink, Tensors
 
 # What a slot from a stop adds to the number of the next batch of a block: more than a block has.
 _STOP = 2**30

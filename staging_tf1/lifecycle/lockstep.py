@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from staging_tf1._tf import fast_callable, is_uninitialized_iterator, run_unwrapped, tf
+from staging_tf1.feed.accounts import Count, counts_of
 from staging_tf1.feed.batch_reader import BatchReader, BatchReaders
 from staging_tf1.feed.chain import Handler, Look, Run, Stage
-from staging_tf1.feed.counts import Count, counts_of
 from staging_tf1.feed.feeding import Feeding
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.repair import release_stranded, repair_slots
+from staging_tf1.feed.source_errors import refuse_unfed
 from staging_tf1.feed.threads import BETWEEN_STEPS, WAITING_FOR_SOURCE, ThreadState
-from staging_tf1.feed.unfed import refuse_unfed
 from staging_tf1.graph.sink import Sink
 
 

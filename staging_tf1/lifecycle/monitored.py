@@ -1,4 +1,4 @@
-"""Checks the arguments of `StagingSession` and of its methods, before anything is built.
+"""What a `StagingSession` gives to MonitoredTrainingSession: its arguments, checked, and a scaffold.
 
 TensorFlow checks some of them only after it has added summaries and finalized the graph, or not at all.
 """
@@ -6,6 +6,7 @@ TensorFlow checks some of them only after it has added summaries and finalized t
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from staging_tf1._tf import tf
 from staging_tf1.arguments import INT64_MAX, close_to, flag, folder, instance, listed, refuse, seconds, shown, whole
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.errors import ClusterError
+from staging_tf1.feed.checkpoint import check_state_file
+from staging_tf1.graph.uninitialized import report_uninitialized
 
 _CALLER = "StagingSession"
 _HOOK_METHODS = ("begin", "after_create_session", "before_run", "after_run", "end")
@@ -122,3 +125,41 @@ def _check(name: str, value: Any) -> None:
     elif value is not None and name.endswith("_steps"):
         # For TensorFlow, 0 and less mean "never".
         whole(_CALLER, name, value, -INT64_MAX - 1, INT64_MAX, "steps")
+
+
+def prepared_scaffold(scaffold: Any | None, checkpoint_dir: str | None) -> Any:
+    """Return the scaffold, or a new one, that checks the folder and has our ready ops.
+
+    The folder is checked whenever the scaffold is finalized: before the session is created, and again after a failure.
+
+    Args:
+      scaffold: a `tf.train.Scaffold`, or None.
+      checkpoint_dir: the folder to restore from; None restores nothing.
+    """
+    scaffold = scaffold if scaffold is not None else tf.train.Scaffold()
+
+    def finalize() -> Any:
+        if checkpoint_dir:
+            check_state_file(os.fspath(checkpoint_dir))
+        # A subclass may make more variables here.
+        if type(scaffold).finalize is tf.train.Scaffold.finalize:
+            _add_ready_ops(scaffold, tf.get_default_graph())
+        return type(scaffold).finalize(scaffold)
+
+    scaffold.finalize = finalize
+    return scaffold
+
+
+def _add_ready_ops(scaffold: Any, graph: Any) -> None:
+    """Put the ops that tell whether the variables have values where the scaffold looks before it makes its own."""
+    keys = tf.GraphKeys
+    if graph.finalized or graph.get_collection(keys.RESOURCES) or graph.get_collection(keys.LOCAL_RESOURCES):
+        # The scaffold's own ops tell about resources, too.
+        return
+    global_variables = tf.global_variables()
+    for given, key, variables in (
+        (scaffold.ready_for_local_init_op, keys.READY_FOR_LOCAL_INIT_OP, global_variables),
+        (scaffold.ready_op, keys.READY_OP, global_variables + tf.local_variables()),
+    ):
+        if given is None and variables and not graph.get_collection(key):
+            graph.add_to_collection(key, report_uninitialized(graph, variables))

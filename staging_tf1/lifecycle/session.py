@@ -15,8 +15,12 @@ from staging_tf1.errors import UnclosedWarning, warn
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.callsite import call_site
 from staging_tf1.graph.placement import absent_devices_named
-from staging_tf1.lifecycle.cluster_graph import check_without_cluster
-from staging_tf1.lifecycle.cluster_session import check_model, checkpoint_interval, cluster_session
+from staging_tf1.lifecycle.cluster_session import (
+    check_model,
+    check_without_cluster,
+    checkpoint_interval,
+    cluster_session,
+)
 from staging_tf1.lifecycle.hook import SessionHook
 from staging_tf1.lifecycle.monitored import (
     check_monitored,
@@ -24,8 +28,8 @@ from staging_tf1.lifecycle.monitored import (
     check_training_cluster,
     checked_feeds,
     checked_hooks,
+    prepared_scaffold,
 )
-from staging_tf1.lifecycle.scaffold import prepared_scaffold
 from staging_tf1.lifecycle.stepper import make_stepper
 from staging_tf1.lifecycle.steps import NO_TURN
 from staging_tf1.watch.interrupt import interruption

@@ -10,14 +10,14 @@ from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cluster.cluster import Cluster
+from staging_tf1.feed.accounts import counts_of
 from staging_tf1.feed.chain import Handler, Look, Run, RunPlan, Stage
-from staging_tf1.feed.counts import counts_of
 from staging_tf1.feed.feeding import Feeding
 from staging_tf1.feed.in_cluster import GatedRuns
 from staging_tf1.feed.pipeline import Pipeline, cluster_of
 from staging_tf1.feed.repair import Repair
+from staging_tf1.feed.source_errors import naming_unfed
 from staging_tf1.feed.threads import ThreadState
-from staging_tf1.feed.unfed import naming_unfed
 from staging_tf1.lifecycle.classic import ClassicLoops
 from staging_tf1.lifecycle.in_step import InStep
 from staging_tf1.lifecycle.lockstep import Lockstep, LockstepPuts

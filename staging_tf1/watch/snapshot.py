@@ -16,8 +16,7 @@ from staging_tf1.feed.pipeline import Pipeline, cluster_of
 from staging_tf1.feed.queue_runner import PipelineRunner
 from staging_tf1.feed.source_errors import text_of
 from staging_tf1.feed.threads import PARKED, ThreadState
-from staging_tf1.graph.data_service import service_behind
-from staging_tf1.graph.dependencies import ancestors, can_end, elements_of, ops_of_run
+from staging_tf1.graph.dependencies import ancestors, can_end, elements_of, ops_of_run, service_behind
 from staging_tf1.graph.probes import Probe, Touched, area_key, keys_awaited, probes_of, reader_of, touched_by
 from staging_tf1.graph.sink import queue_key
 from staging_tf1.graph.state import feeding_in

@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from staging_tf1._tf import run_unwrapped
-from staging_tf1.feed.accounts import Accounts
-from staging_tf1.feed.counts import read_counts
+from staging_tf1.feed.accounts import Accounts, read_counts
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.threads import ThreadState
-from staging_tf1.graph.get_stats import GetFigures
-from staging_tf1.graph.sink import Sink
+from staging_tf1.graph.sink import GetFigures, Sink
 from staging_tf1.graph.state import feeding_in
 from staging_tf1.sources import Source
 from staging_tf1.watch.advice import NOT_MEASURED, NOT_TAKEN, bottleneck, typical_share

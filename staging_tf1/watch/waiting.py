@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from staging_tf1.feed.counts import counts_of
+from staging_tf1.feed.accounts import counts_of
 from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.threads import ThreadState
-from staging_tf1.graph.get_stats import GetFigures
-from staging_tf1.graph.sink import Sink
+from staging_tf1.graph.sink import GetFigures, Sink
 
 # A measurement takes 0.1 ms.
 _EVERY_SECS = 0.5

@@ -21,7 +21,7 @@ from tensorflow.data.experimental import service
 
 import staging_tf1 as staging
 from staging_tf1.errors import ResumeError, StallError, StuckThreadWarning
-from staging_tf1.graph.data_service import service_behind
+from staging_tf1.graph.dependencies import service_behind
 
 # TensorFlow warns of itself when its `distribute` is called in graph mode.
 pytestmark = [

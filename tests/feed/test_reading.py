@@ -11,8 +11,8 @@ import pytest
 from pipelines import Numbers
 
 from staging_tf1.feed.readers import IndexReader, Reader, RotationReader, StreamReader
-from staging_tf1.feed.sequencer import Rotation, Sequencer, Stopped
 from staging_tf1.feed.source_errors import SkipRule
+from staging_tf1.feed.threads import Rotation, Sequencer, Stopped
 from staging_tf1.sources import GeneratorSource, StreamSource
 
 LIMIT_SECS = 200.0

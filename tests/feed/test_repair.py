@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 from pipelines import half_a_get
 
 import staging_tf1 as staging
-from staging_tf1.feed.counts import counts_of
+from staging_tf1.feed.accounts import counts_of
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.repair import repair_all, take_away
 from staging_tf1.sources import ArraySource, GeneratorSource

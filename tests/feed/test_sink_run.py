@@ -20,11 +20,11 @@ from slow import examples
 import staging_tf1 as staging
 from staging_tf1.cluster.clock import Clock
 from staging_tf1.cluster.gate import Gate
-from staging_tf1.feed.counts import counts_of
+from staging_tf1.feed.accounts import counts_of
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.repair import release_stranded, repair_slots
-from staging_tf1.feed.sequencer import Stopped
 from staging_tf1.feed.sink_run import Canceller, SinkRun
+from staging_tf1.feed.threads import Stopped
 from staging_tf1.graph.dependencies import ancestors
 from staging_tf1.sources import ArraySource
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from staging_tf1.feed import block_size
+from staging_tf1.feed import readers
 
 
 @pytest.fixture(autouse=True)
 def _early_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_size, "_FIRST_BATCHES", 1)
+    monkeypatch.setattr(readers, "_FIRST_BATCHES", 1)

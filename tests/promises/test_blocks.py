@@ -22,11 +22,11 @@ from slow import examples, some_of
 import staging_tf1 as staging
 from staging_tf1 import sources
 from staging_tf1.errors import SpecError
-from staging_tf1.feed import block_size
-from staging_tf1.feed.block_size import BlockSize
+from staging_tf1.feed import readers
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.feed.sequencer import Stopped
+from staging_tf1.feed.readers import BlockSize
 from staging_tf1.feed.sink_run import Canceller, SinkRun
+from staging_tf1.feed.threads import Stopped
 from staging_tf1.sources import ArraySource
 from staging_tf1.sources.blocks import full_batches, has_blocks, read_block
 from staging_tf1.sources.order import Schedule
@@ -450,11 +450,11 @@ def test_an_error_of_a_block_without_map_fn_is_raised_as_it_is() -> None:
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first batches, which are put one by one, are done."""
-    monkeypatch.setattr(block_size, "_FIRST_BATCHES", 0)
+    monkeypatch.setattr(readers, "_FIRST_BATCHES", 0)
 
 
 def test_the_first_batches_are_put_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_size, "_FIRST_BATCHES", 32)
+    monkeypatch.setattr(readers, "_FIRST_BATCHES", 32)
     size = BlockSize(capacity=2, bytes_per_batch=1000)
     sizes = []
     for _ in range(33):

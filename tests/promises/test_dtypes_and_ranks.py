@@ -15,8 +15,8 @@ from tensorflow.python.framework import dtypes
 
 import staging_tf1 as staging
 from staging_tf1.errors import SpecError
-from staging_tf1.feed.block_size import BlockSize
 from staging_tf1.feed.pipeline import pipelines_of
+from staging_tf1.feed.readers import BlockSize
 from staging_tf1.sources import ArraySource
 
 RECORDS, BATCH = 12, 2

@@ -15,7 +15,7 @@ from pipelines import BrokenDiskError, Numbers
 from resuming import GOOD, bad_numbers, resumed_steps
 
 import staging_tf1 as staging
-from staging_tf1.feed.counts import counts_of
+from staging_tf1.feed.accounts import counts_of
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.graph.dependencies import ancestors
 from staging_tf1.lifecycle.lockstep import Lockstep

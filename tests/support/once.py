@@ -17,7 +17,7 @@ from once_records import BAD, BadRecordError, Numbers, as_is, good, number_in
 
 import staging_tf1 as staging
 from staging_tf1 import sources
-from staging_tf1.feed import block_size
+from staging_tf1.feed import readers
 from staging_tf1.spec import ArraySpec
 
 # With two towers, one has a batch more than the other.
@@ -205,7 +205,7 @@ def consumed(folder: Path) -> int:
 def main(folder: Path, source: str, feed: str, count: int) -> None:
     tf.disable_v2_behavior()
     # Blocks from the second batch on: the runs are short.
-    block_size._FIRST_BATCHES = 1
+    readers._FIRST_BATCHES = 1
     model = build(folder, source, feed, count)
     with session(folder / "model") as sess:
         for _ in steps(sess, model):
