@@ -219,8 +219,9 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
     @property
     def runtime(self) -> SessionRuntime:
         """The wrapper of the current session."""
-        assert self._feeding is not None and self._feeding.runtime is not None
-        return self._feeding.runtime
+        assert self._feeding is not None
+        runtime: SessionRuntime = self._feeding.runtime
+        return runtime
 
     def stop(self) -> None:
         """Stop the feed threads: take the final figures, join the threads, and warn of those that do not return."""

@@ -253,7 +253,7 @@ class SessionRuntime:
             self._cluster.finish()
 
 
-def begin(feeding: Feeding, observer: Observer, rule: StallRule, **options: Any) -> SessionRuntime:
+def begin(feeding: Feeding, observer: Observer, rule: StallRule, **options: Any) -> None:
     """Watch what has been started in a session, and warm up its pipelines in lockstep.
 
     Args:
@@ -265,11 +265,10 @@ def begin(feeding: Feeding, observer: Observer, rule: StallRule, **options: Any)
     warn_misplaced(placed_in(feeding.graph), [device.name for device in feeding.session.list_devices()])
     if feeding.runtime is not None:
         feeding.runtime.watch_anew(observer, rule)
-        return feeding.runtime
-    runtime = feeding.runtime = SessionRuntime(feeding, observer, rule, **options)
-    runtime.start()
-    runtime.watch_signals()
-    return runtime
+        return
+    feeding.runtime = SessionRuntime(feeding, observer, rule, **options)
+    feeding.runtime.start()
+    feeding.runtime.watch_signals()
 
 
 def _interrupted(ref: weakref.ref[SessionRuntime]) -> None:
