@@ -12,7 +12,8 @@ _PROG = "staging-tf1 launch"
 _EPILOG = """
 Each task finds its cluster and its place in it in TF_CONFIG. For programs that have flags for that, these words in the
 program's arguments are replaced: {ps_hosts} and {worker_hosts} (host:port,host:port; the chief is the first worker),
-{job_name} (ps or worker), {task_index}, and {task} (chief-0, worker-0, ps-0; for names of files).
+{job_name} (ps or worker), {task_index}, and {task} (chief-0, worker-0, ps-0; for names of files). Each line that a task
+prints begins with its name, as in [worker 0].
 
 The exit code is 0 if no task fails, else that of the first one that fails and may not be restarted: 128 + N if signal N
 ended it. Ctrl-C ends all tasks, the servers last, so that the chief can save a checkpoint. A second Ctrl-C kills them.

@@ -79,10 +79,11 @@ def test_the_links_lead_to_files(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
-def test_the_training_commands_in_the_readme_are_understood() -> None:
-    lines = "\n".join(_blocks(ROOT / "README.md", "console")).splitlines()
+def test_the_training_commands_are_understood() -> None:
+    pages = ROOT / "README.md", ROOT / "docs" / "get_started.md"
+    lines = [line for page in pages for block in _blocks(page, "console") for line in block.splitlines()]
     commands = [line.split("staging-tf1 train")[1] for line in lines if "staging-tf1 train" in line]
-    assert len(commands) == 3
+    assert len(commands) == 4
     for command in commands:
         train.make_parser().parse_args(shlex.split(command))
 
@@ -108,3 +109,7 @@ def test_the_names_on_the_page_exist(page: Path) -> None:
     for module, owner in (("staging", staging_tf1), ("sources", sources)):
         names = {name for text in inline for name in re.findall(rf"(?<![\w./]){module}\.(\w+)", text)}
         assert [name for name in sorted(names) if not hasattr(owner, name)] == []
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8")) <= 5000
