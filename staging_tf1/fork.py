@@ -83,7 +83,7 @@ def _lose_tensorflow() -> None:
 
 
 def _leave_event_files() -> None:
-    """Redirect open event files to /dev/null: at exit, C would write the parent's buffered events again."""
+    """Point open event files at /dev/null. Otherwise a child that exits writes the parent's events again."""
     with contextlib.suppress(OSError):
         for number in map(int, os.listdir("/proc/self/fd")):
             with contextlib.suppress(OSError):

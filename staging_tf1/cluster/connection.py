@@ -43,7 +43,7 @@ def is_refused(target: str) -> bool:
     return False
 
 
-# Sessions whose server was gone when they were to be closed.
+# Sessions that could not be closed, because their server was gone. They are kept, so that they are never collected.
 _left_behind: list[Any] = []
 
 

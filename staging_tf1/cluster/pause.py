@@ -42,7 +42,7 @@ _LOOKED_AT = 20
 _LOOK_SECS, _LOOK_SECS_EACH, _CHIEF_SECS = 0.25, 0.02, 1.0
 # How long a worker waits after an error.
 _AGAIN_SECS = 0.5
-# How often a worker looks whether a pause is over that it has not been asked for.
+# A worker that did not take part in a pause looks this often for its end.
 _JOIN_SECS = 0.02
 # How long the chief waits for a worker whose step did not end in the pause before. Its step may wait for one of the
 # workers that stand still, as with a queue of the program's own.

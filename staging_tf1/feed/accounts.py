@@ -78,8 +78,8 @@ class Accounts(Handler):
         self.unknown: Counter[Sink] = Counter()
         self._counted: Counter[Sink] = Counter()
         # The steps under way, and how many have succeeded in each thread, by the sinks that they take from. Without a
-        # lock: each thread writes its own entries. A put takes from another pipeline's sink where one is staged behind
-        # the other.
+        # lock: each thread writes its own entries. The puts of a pipeline that is staged behind another one also take
+        # from that one's sink, and are no steps.
         self._under_way: dict[Run, None] = {}
         self._succeeded: dict[frozenset[Sink], dict[int, int]] = {}
         # How many have failed since their sink was settled.

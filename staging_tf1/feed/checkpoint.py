@@ -1,4 +1,4 @@
-"""Restores of checkpoints: of a program whose pipelines have changed, and with errors that name the file and a cure.
+"""Makes `Saver.restore` work where pipelines were added, renamed or removed, and explains what is wrong with a file.
 
 A checkpoint without the position of a pipeline is that of a program before `staged()` was added, or renamed. TensorFlow
 would restore nothing of it. For a truncated file it raises `OutOfRangeError`, which every training loop takes for the

@@ -141,7 +141,7 @@ class Delivery:
         with self._lock:
             if self.stopping:
                 return
-            # First without the rescue: closing a tower ends the steps that wait for it, so they need no rescue.
+            # The event first. If it closes a tower, the steps that wait for it end; only what still waits is rescued.
             for due in (event, TowerBarrier.rescue):
                 for tower, batches in due(self.barrier):
                     self.sinks[tower].release(batches)

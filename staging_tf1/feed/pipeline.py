@@ -172,7 +172,7 @@ class Producer:
 
     # Threads are named after it: "feed:train:0".
     name: str
-    # That of its input at first. A session may read it with the seed of a checkpoint, or in worker processes.
+    # What to read. A start replaces it if the checkpoint has another seed, or if worker processes read it.
     source: Source | StreamSource | None
     plan: Plan
     num_threads: int

@@ -40,8 +40,8 @@ def resume_points(
       pipelines: the pipelines to start.
       session: their session.
       going_on: those that were started in it before. Each continues its own position.
-      before_change: None begins a run. Else the session continues one, so positions are right unless the program has
-        changed; called before they change.
+      before_change: None for a new run. For a session that continues the run of a cluster: called before any position
+        is rewritten, which it is only if the program has changed.
 
     Raises:
       ResumeError: the checkpoint was saved with another source, or for other shards, and records would repeat. The
@@ -292,8 +292,8 @@ def _with_saved_seed(
 
 
 _UNEVEN = (
-    "The {0} towers (one for each device of each worker) had stopped at different batches: only {0} towers resume "
-    "there exactly."
+    "The {0} towers (one for each device of each worker) had stopped at different batches. Only a run with {0} towers "
+    "can continue exactly."
 )
 
 

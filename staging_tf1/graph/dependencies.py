@@ -206,7 +206,7 @@ def cut_before(put: Any, values: Sequence[Any]) -> list[Any]:
     if not ending:
         return []
     cut = [output for op in ending for output in op.outputs]
-    # A control edge around the cut would run the op again, and drop its outputs.
+    # If a control dependency bypasses the cut, the op runs a second time, and its batch is lost.
     clean = not any(can_end(op) for op in ancestors([put], {tensor.name for tensor in cut}))
     # A loop has outputs for all that its body uses, however large and whether anything reads them.
     calls = any(op.type in _CALLING_OPS for op in ending)

@@ -61,7 +61,7 @@ class TowerRange(NamedTuple):
     first: int
     # How many it has.
     towers: int
-    # How many all workers have. Where the chief hands out the batches of one common order, all count as one.
+    # How many all workers have. With share="dynamic" this is 1, however many workers there are.
     all_towers: int
     # How many workers have an input of their own; 0 if they share one, or there is no cluster.
     own_inputs: int = 0

@@ -121,9 +121,9 @@ class Sink:
     # What its gets sum up.
     stats: GetStats
 
-    # A session: run once, before the first put.
+    # Run once per session, before the first put.
     reset: Any
-    # Run before every later start, one after the other: the first opens and empties it, the second makes room.
+    # For a later start, run `renew`, which opens and empties it, and then `fill`, which puts the free slots back.
     renew: Any
     fill: Any = ()
     # Ends the data: takers drain what is left, then get OutOfRangeError.

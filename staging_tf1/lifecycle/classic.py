@@ -65,7 +65,7 @@ class _AreaUse(NamedTuple):
 
 
 class _Margin:
-    """How many more runs of one use cannot meet the end, by the sizes of the queues when they were last read.
+    """How many more runs of one use are safe: the queues held enough for them when they were last read.
 
     Reading them costs a run, which waits while a put copies into a queue. Thread-safe.
     """

@@ -220,7 +220,8 @@ class InStep(Handler):
     def _lacks_token(self, tokens: SyncTokens) -> bool:
         """Whether a step waits for the sync token of a round that has been applied.
 
-        A worker that is killed while it waits leaves a dequeue on the server, which takes the token of another one.
+        A worker that is killed while it waits leaves its dequeue running on the server, where it swallows the sync
+        token of another worker.
         """
         over = tokens.applied is not None and self._round is not None
         over = over and run_unwrapped(self._session, tokens.applied, options=_BOUNDED) > self._round

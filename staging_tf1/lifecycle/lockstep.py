@@ -41,7 +41,7 @@ class _Tower:
     staged: int = 0
     # The feeds of the next put; None if nothing has been read ahead.
     pending: dict[Any, Any] | None = None
-    # Batches of this tower that were read because a tower that shares the input needed a later one.
+    # Batches that were read too early for this tower: another tower of the same input needed a later one.
     read_for_tower: deque[dict[Any, Any]] = field(default_factory=deque)
     ended: bool = False
     # Gets that the graph had counted when the last run began.

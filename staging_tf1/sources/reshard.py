@@ -189,7 +189,7 @@ def _check_shards(old: _Layout) -> None:
 
 def _records_carried_over(old: _Layout, positions: Sequence[int], new: _Layout) -> Carried:
     same_shard = (old.index, old.count) == (new.index, new.count)
-    # With the same shard of the source, no records of other processes are involved. Otherwise count those of all.
+    # The same shard as before: count only its records. Otherwise count the records of all shards.
     old_shards = old.own() if same_shard else range(old.shards)
     new_shards = new.own() if same_shard or old.count == new.count else range(new.shards)
     # The positions of other processes are unknown. Assume that they are ours.

@@ -268,7 +268,7 @@ class _Signals:
         if thread is None or self._pipe is None:
             return
         thread.stopping.set()
-        # One too many, if another session is closed here, too, is dropped by `add`.
+        # If two sessions close at once, two end bytes are written; `add` discards the spare one.
         os.write(self._pipe[1], _END)
         thread.join()
         self._thread = None

@@ -166,8 +166,8 @@ class Buffers:
     def drop(self, buffer: Buffer, batch: int) -> None:
         """Drop a buffer that is too small for its batch.
 
-        If it became free, the batch could get it again: it may be large enough, but hold arrays of the source with gaps
-        that are too small. So each attempt drops a buffer, until the batch gets a new one, which is empty.
+        Do not free it: the retry might get the same buffer, whose size suffices, but whose gaps between the source's
+        arrays do not. So each attempt drops a buffer, until the batch gets a new one, which is empty.
         """
         with self._changed:
             if self._credit is not None:

@@ -143,7 +143,8 @@ def test_towers_that_stopped_at_different_batches_resume_on_as_many(
             before.resume((producer,), fingerprint, "exact", tower_range)
         said = (
             f"repeats {len(consumed.intersection(left))} and skips none. The {number} towers (one for each device of "
-            f"each worker) had stopped at different batches: only {number} towers resume there exactly. Give staged()"
+            f"each worker) had stopped at different batches. Only a run with {number} towers can continue "
+            f"exactly. Give staged()"
         )
         assert said in str(caught.value)
 
