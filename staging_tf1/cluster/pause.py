@@ -26,7 +26,7 @@ from staging_tf1.cluster.connection import Connection
 from staging_tf1.cluster.gate import Gate
 from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.ledger import Ledger, find_op, text_of
-from staging_tf1.cluster.reach import Probe, is_listening
+from staging_tf1.cluster.reach import Knock, is_listening
 from staging_tf1.cluster.signs import Signs, beat_secs
 
 # The entry of the ledger.
@@ -142,7 +142,7 @@ class Pauses:
         # Workers whose step did not end in the last pause.
         self._stuck: set[Task] = set()
         # One for each worker that has begun.
-        self._met: dict[Task, Probe] = {}
+        self._met: dict[Task, Knock] = {}
         # One pause at a time.
         self._lock = threading.RLock()
 
@@ -232,7 +232,7 @@ class Pauses:
         """Connect to the workers that have begun since the last call: a firewall may prevent that for good."""
         for task in self._layout.workers:
             if task not in self._met and task != self._layout.task and self._signs.knows(task):
-                self._met[task] = Probe(self._layout, task)
+                self._met[task] = Knock(self._layout, task)
 
     @contextmanager
     def pause(
@@ -295,7 +295,7 @@ class Pauses:
         """Wait until the workers in `asked` stand still, and give up those that do not. `asked` has their fences."""
         layout, began, waiting = self._layout, self._clock.now(), list(asked)
         given_up: set[Task] = set()
-        probes: dict[Task, Probe] = {}
+        knocks: dict[Task, Knock] = {}
         if not self.gate.await_rest(_STUCK_SECS if layout.chief in self._stuck else secs):
             self._give_up(layout.chief)
         while waiting:
@@ -309,19 +309,19 @@ class Pauses:
                 answered = answers.get(_still(task), [""])[0] == pause
                 known = task in self._stuck and (answered or asked[task] is None)
                 patience = _STUCK_SECS if known else secs if answered else min(secs, _ANSWER_SECS)
-                if passed > _PROBE_AFTER_SECS and task not in probes:
-                    probes[task] = Probe(layout, task)
-                refused = task in probes and probes[task].is_refused
-                if passed > patience or refused or (passed > _VANISHED_SECS and self._has_vanished(probes[task], task)):
+                if passed > _PROBE_AFTER_SECS and task not in knocks:
+                    knocks[task] = Knock(layout, task)
+                refused = task in knocks and knocks[task].is_refused
+                if passed > patience or refused or (passed > _VANISHED_SECS and self._has_vanished(knocks[task], task)):
                     given_up.add(task)
                     self._give_up(task, None if answered else asked[task], refused=refused)
             waiting = [task for task in waiting if task not in still | given_up]
             if waiting and not still:
                 time.sleep(_POLL_SECS if passed < _LONG_POLL_SECS else _LONG_POLL_SECS)
 
-    def _has_vanished(self, probe: Probe, task: Task) -> bool:
+    def _has_vanished(self, knock: Knock, task: Task) -> bool:
         """Whether the machine of a worker does not answer as it did before."""
-        return not (probe.is_answered or probe.is_refused) and task in self._met and self._met[task].is_answered
+        return not (knock.is_answered or knock.is_refused) and task in self._met and self._met[task].is_answered
 
     def _give_up(self, task: Task, fence: Any = None, *, refused: bool = False) -> None:
         """Do without a worker. If it has not answered, its steps must fail: it may go on at any moment."""

@@ -98,7 +98,7 @@ def is_listening(layout: Layout, task: Task) -> bool:
     return not is_refused(f"grpc://{layout.address(task)}")
 
 
-class Probe:
+class Knock:
     """Looks once whether anything listens at the address of a task. In a thread: a lost machine takes seconds.
 
     Args:
@@ -112,7 +112,7 @@ class Probe:
     def __init__(self, layout: Layout, task: Task) -> None:
         self.is_answered = self.is_refused = False
         self._address = layout.address(task)
-        Background(f"cluster:probe:{task}", self._look).start()
+        Background(f"cluster:knock:{task}", self._look).start()
 
     def _look(self) -> None:
         try:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from staging_tf1._tf import profiled, tf
 from staging_tf1.feed.pipeline import MapOps, Producer
-from staging_tf1.feed.preparing import Prepared, Preparing
+from staging_tf1.feed.preparing import Feeds, Preparing
 from staging_tf1.feed.readers import (
     BlockSize,
     IndexReader,
@@ -35,7 +35,7 @@ class FedBatch(NamedTuple):
     # In the source's order.
     number: int
     # None for a batch that is bad or left out, which keeps its place.
-    prepared: Prepared | None
+    prepared: Feeds | None
     batches: int = 1
     # Why it is bad.
     error: Exception | None = None
@@ -178,7 +178,7 @@ class BatchReader:
         method = "record_ids" if isinstance(source, RecordSource) else "batch"
         return f"batch {number} of '{self.producer.name}' (its records: source{seed}{shard}.{method}({number}))"
 
-    def _prepared(self, numbered: ReadBatch) -> Prepared:
+    def _prepared(self, numbered: ReadBatch) -> Feeds:
         assert self._preparing is not None
         if numbered.error is not None:
             raise numbered.error

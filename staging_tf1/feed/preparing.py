@@ -18,7 +18,7 @@ from staging_tf1.spec import flatten
 from staging_tf1.spec.arrays import as_numpy_dtype
 
 
-class Prepared(NamedTuple):
+class Feeds(NamedTuple):
     """What is fed for one batch or block, in the order of the sink's placeholders; and the number of records in it."""
 
     arrays: list[np.ndarray[Any, Any]]
@@ -43,7 +43,7 @@ class Preparing:
         """Whether there is a `map_fn`."""
         return self._map is not None
 
-    def block(self, number: int, rows: Any, count: int) -> Prepared:
+    def block(self, number: int, rows: Any, count: int) -> Feeds:
         """Prepare `count` full batches of a source with blocks, from `number` on, whose rows are in one array each."""
         flat = flatten(rows)
         records = len(flat[0])
@@ -51,14 +51,14 @@ class Preparing:
             flat = [np.reshape(array, (count, records // count, *array.shape[1:])) for array in flat]
         if self._map is not None:
             flat += self._map.seeds(range(number, number + count))
-        return Prepared(flat, records)
+        return Feeds(flat, records)
 
     def failed(self, number: int, error: tf.errors.OpError) -> tf.errors.OpError:
         """Return the error for batch `number` of a block, in which an op of `map_fn` has failed with `error`."""
         assert self._map is not None
         return self._map.failed(number, error)
 
-    def __call__(self, number: int, batch: Any) -> Prepared:
+    def __call__(self, number: int, batch: Any) -> Feeds:
         """Prepare the source's batch `number`.
 
         Raises:
@@ -71,7 +71,7 @@ class Preparing:
             arrays = self._map(number, arrays)
         if self._producer.plan.keeps_state:
             arrays = [*arrays, self._producer.label(number)]
-        return Prepared(arrays, records)
+        return Feeds(arrays, records)
 
 
 class _BatchMap:
