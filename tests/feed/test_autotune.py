@@ -15,7 +15,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from forked import ForkServer
 from hypothesis import given, settings
-from running import feed_threads
+from running import feed_threads, runs_in
 
 import staging_tf1 as staging
 from staging_tf1.feed.autotune import Observation, State, decide, most_threads
@@ -24,7 +24,6 @@ from staging_tf1.feed.pipeline_run import PipelineRun
 from staging_tf1.feed.producer_run import Crew
 from staging_tf1.feed.threads import PARKED, ThreadState
 from staging_tf1.sources import ArraySource, GeneratorSource
-from tests.support.running import runs_in
 
 LIMIT_SECS = 60.0
 AUTOTUNE = tf.data.AUTOTUNE

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from pipelines import half_a_get
+from running import run_in
 
 import staging_tf1 as staging
 from staging_tf1.feed.accounts import counts_of
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.repair import repair_all, take_away
 from staging_tf1.sources import ArraySource, GeneratorSource
-from tests.support.running import run_in
 
 
 @pytest.mark.usefixtures("kept_in")

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from running import left_over
+from running import left_over, run_in
 
 import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.sources import ArraySource
-from tests.support.running import run_in
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 

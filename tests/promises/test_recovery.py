@@ -14,16 +14,15 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from pipelines import INDEXED, MIDDLE_SIZES, Numbers, build, to_the_end
-from running import feed_threads
+from running import feed_threads, run_in
 
 import staging_tf1 as staging
-from staging_tf1.feed import pipeline_run
+from staging_tf1.feed import feeding
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun
 from staging_tf1.graph.state import state_of
-from staging_tf1.sources import StreamSource
+from staging_tf1.sources import ArraySource, StreamSource
 from staging_tf1.spec import ArraySpec
-from tests.support.running import run_in
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 
@@ -147,7 +146,7 @@ class FailsBesideASlowPut(tf.train.SessionRunHook):  # type: ignore[misc]
 
 
 def test_a_put_of_an_abandoned_session_that_does_not_end_is_named(graph: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline_run, "_END_SECS", 1.0)
+    monkeypatch.setattr(feeding, "_END_SECS", 1.0)
     computes, may_end = threading.Event(), threading.Event()
 
     def slow(number: Any) -> Any:
@@ -257,3 +256,26 @@ def test_batches_that_do_not_fit_cost_a_tower_no_turn(graph: Any, threads: int, 
     assert got == [number for number in range(24) if number % 2 or number >= 12]
     assert sum(record.ignored for record in sess.stats()) == 6
     assert feed_threads() == []
+
+
+class PreemptedOnce(tf.train.SessionRunHook):  # type: ignore[misc]
+    """Makes MonitoredSession create the session again after the first step."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        self.runs += 1
+        if self.runs == 1:
+            raise tf.errors.AbortedError(None, None, "preempted")
+
+
+@pytest.mark.parametrize("is_preempted", [False, True])
+def test_pipelines_start_together_until_an_error_ends_the_session(graph: Any, is_preempted: bool) -> None:
+    x = staging.staged(ArraySource(np.arange(8), batch_size=1))
+    hooks = [staging.StagingHook(), *([PreemptedOnce()] if is_preempted else [])]
+    with pytest.raises(ValueError, match="asked to"), tf.train.MonitoredTrainingSession(hooks=hooks) as sess:
+        sess.run(x)
+        assert state_of(graph).pipelines.start_together, "also after the session was created again"
+        raise ValueError("asked to")
+    assert not state_of(graph).pipelines.start_together

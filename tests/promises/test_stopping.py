@@ -17,7 +17,7 @@ import tensorflow.compat.v1 as tf
 from clusters import until
 from load import slowdown
 from processes import RunPython
-from running import feed_threads
+from running import feed_threads, runs_in
 
 import staging_tf1 as staging
 from staging_tf1.background import Background
@@ -26,7 +26,6 @@ from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun
 from staging_tf1.feed.threads import PUTTING
 from staging_tf1.sources import ArraySource, GeneratorSource
-from tests.support.running import runs_in
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 
@@ -254,7 +253,6 @@ import tensorflow.compat.v1 as tf
 import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun
-from tests.support.running import runs_in
 
 tf.disable_v2_behavior()
 

@@ -15,6 +15,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 import worker_sources
 from pipelines import to_the_end
+from running import run_in
 from worker_sources import OwnError, Reporting, digits, noisy
 
 import staging_tf1 as staging
@@ -23,7 +24,6 @@ from staging_tf1.errors import SourceError, StallError
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.workers.failures import WorkerTraceback
 from staging_tf1.workers.pool import WorkerPool
-from tests.support.running import run_in
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 

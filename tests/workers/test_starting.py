@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import worker_sources
+from running import run_in
 from worker_sources import LongImport
 
 import staging_tf1 as staging
@@ -23,7 +24,6 @@ from staging_tf1.sources import ArraySource
 from staging_tf1.workers.channel import Start
 from staging_tf1.workers.process import WorkerProcess
 from staging_tf1.workers.setup import Setup, Status
-from tests.support.running import run_in
 
 
 @pytest.fixture
