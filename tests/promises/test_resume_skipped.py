@@ -16,6 +16,7 @@ from resuming import GOOD, bad_numbers, resumed_steps
 
 import staging_tf1 as staging
 from staging_tf1.feed.accounts import counts_of
+from staging_tf1.feed.feeding import feeding_of
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.graph.dependencies import ancestors
 from staging_tf1.lifecycle.lockstep import Lockstep
@@ -71,7 +72,7 @@ def test_an_element_that_a_failed_step_staged_keeps_its_count(graph: Any, kept_i
     got: list[int] = []
     with tf.Session() as sess:
         sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
-        lockstep = Lockstep(pipeline, sess)
+        lockstep = Lockstep(pipeline, feeding_of(sess))
         sess.run(*lockstep.first_puts())
         lockstep.have_put()
         for number in range(len(GOOD)):

@@ -94,7 +94,7 @@ LOOKS = [
     ("staging_tf1.watch.snapshot:Observer._raw", True),
     ("staging_tf1.watch.snapshot:Observer._inputs", True),
     ("staging_tf1.watch.snapshot:Observer._missing", True),
-    ("staging_tf1.watch.snapshot:run_in", True),
+    ("staging_tf1.watch.snapshot:feeding_in", True),
     ("staging_tf1.watch.snapshot:read", True),
     ("staging_tf1.watch.snapshot:service_behind", True),
     ("staging_tf1.watch.snapshot:users_location", True),
