@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from staging_tf1.graph.map_area import MapStagingArea
     from staging_tf1.lifecycle.hook import StagingHook
     from staging_tf1.lifecycle.session import StagingSession
-    from staging_tf1.lifecycle.start import start
+    from staging_tf1.lifecycle.start import start, stats
     from staging_tf1.watch.stats import PipelineStats
     from staging_tf1.watch.summary_hook import StagingSummaryHook
 
@@ -45,6 +45,7 @@ __all__ = [
     "sources",
     "staged",
     "start",
+    "stats",
     "testing",
 ]
 
@@ -61,6 +62,7 @@ _HOMES = {
     "StagingSummaryHook": "watch.summary_hook",
     "staged": "define.staged",
     "start": "lifecycle.start",
+    "stats": "lifecycle.start",
 }
 
 

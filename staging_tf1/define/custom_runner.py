@@ -67,15 +67,15 @@ class CustomRunner:
       min_after_dequeue: records that stay in a shuffle queue. More of them shuffle better but take memory.
       num_threads: feed threads, up to 1,024, or `tf.data.AUTOTUNE`, as in `staged`. With "fifo", the batches keep the
         source's order. AUTOTUNE is refused with a seeded shuffle queue.
-      num_processes: as in `staged`, for one source.
-      nice: as in `staged`.
+      num_processes: worker processes that make the batches of one source, in place of its threads; 0 uses threads.
+      nice: lowers the priority of the feed threads or worker processes, from 0 to 19 (Linux: see nice(2)).
       seed: seed of the shuffle queue. With a seed here or in the graph, and a single thread, the order is reproducible:
         a dequeue waits until the queue is filled, so the order does not depend on timing. Required with deterministic
         ops.
-      ignored_exception_types: as in `staged`.
-      max_ignored: as in `staged`.
+      ignored_exception_types: types of exceptions of the source whose batch is left out and counted in `stats()`.
+      max_ignored: how many of them may be left out, before the next one is raised; None is any number.
       cluster: the `Cluster` whose workers share the source: each reads a shard of it. The queue is on this worker.
-      share: as in `staged`.
+      share: "static": each worker reads its shard of the source; "dynamic" is refused, because a queue has no position.
       name: name for ops, threads and messages.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""`start()`: starts the feed threads of a plain session, in the only order that works."""
+"""`start()` and `stats()`: the feed threads of a plain session, started in the only order that works; their figures."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from staging_tf1.feed.feeding import check_initialized, feeding_of
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.placement import absent_devices_named
+from staging_tf1.graph.state import feeding_in
 from staging_tf1.lifecycle.classic import plain_areas
 from staging_tf1.lifecycle.runtime import begin
 from staging_tf1.watch.snapshot import Observer
 from staging_tf1.watch.stall import StallRule
+from staging_tf1.watch.stats import PipelineStats, stats_of
 
 
 def start(
@@ -68,7 +70,7 @@ def start(
     stall_raises = flag("start()", "stall_raises", stall_raises)
     rule = StallRule(stall_secs_or_default("start()", stall_secs), stall_raises)
     refuse_if_forked("start()")
-    sess = _checked_session(sess)
+    sess = _checked_session("start()", sess)
     if coord is not None:
         having("start()", "coord", coord, ("register_thread", "request_stop"), "a tf.train.Coordinator")
         _refuse_stopped(coord)
@@ -86,12 +88,46 @@ def start(
     return threads
 
 
-def _checked_session(sess: Any | None) -> Any:
+def stats(sess: Any | None = None) -> list[PipelineStats]:
+    """Return the figures of every pipeline of a plain `tf.Session` so far, as `StagingSession.stats` does.
+
+    Args:
+      sess: the session; the default session if None.
+
+    Returns:
+      One record for each pipeline, or tower of one; an empty list if nothing was started in the session.
+
+    Raises:
+      TypeError: `sess` is not a session.
+      ValueError: there is no session.
+
+    >>> import numpy as np
+    >>> with tf.Graph().as_default(), tf.Session() as sess:
+    ...     x = staged(ArraySource(np.arange(4), batch_size=2, epochs=1), name="x")
+    ...     coord = tf.train.Coordinator()
+    ...     threads = start(sess, coord)
+    ...     y = sess.run(x)
+    ...     print(stats(sess)[0].batches)
+    ...     coord.request_stop()
+    ...     coord.join(threads)
+    1
+    """
+    sess = _checked_session("stats()", sess)
+    feeding = feeding_in(sess)
+    if feeding is None:
+        return []
+    if feeding.runtime is not None:
+        return list(feeding.runtime.stats())
+    # Started by queue runners only.
+    return stats_of([pipeline for pipeline in pipelines_of(sess.graph) if pipeline in feeding.runs], sess)
+
+
+def _checked_session(caller: str, sess: Any | None) -> Any:
     sess = sess if sess is not None else tf.get_default_session()
     if sess is None:
-        raise ValueError("start() got no session, and there is no default session. Pass sess=.")
+        raise ValueError(f"{caller} got no session, and there is no default session. Pass sess=.")
     # A MonitoredSession starts the threads itself. It has no list_devices, so it is refused here.
-    having("start()", "sess", sess, ("graph", "run", "make_callable", "list_devices"), "a tf.Session")
+    having(caller, "sess", sess, ("graph", "run", "make_callable", "list_devices"), "a tf.Session")
     return unwrapped_session(sess)
 
 
