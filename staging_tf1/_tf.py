@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any, NamedTuple, Protocol
 
@@ -36,12 +36,13 @@ from tensorflow.python.ops.ref_variable import RefVariable
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 from tensorflow.python.ops.session_ops import TensorHandle
 from tensorflow.python.profiler import trace as _trace
+from tensorflow.python.training import checkpoint_utils as _checkpoint_utils
 from tensorflow.python.util import deprecation as _deprecation
 from tensorflow.python.util import tf_export as _tf_export
 from tensorflow.python.util import tf_stack as _tf_stack
 from tensorflow.python.util.module_wrapper import TFModuleWrapper as _TFModuleWrapper
 
-from staging_tf1.errors import StagingWarning, warn
+from staging_tf1.errors import SpecError, StagingWarning, warn
 from staging_tf1.fork import refuse_if_forked
 
 # What other modules import from here that is not defined here.
@@ -257,6 +258,69 @@ def own_variable(initial: Any, **options: Any) -> Any:
     Such a scope is for the variables of the model. It may return another kind of variable, or several.
     """
     return ResourceVariable(initial, **options)
+
+
+def without_elements(variable: Any) -> Any:
+    """Return another object for a resource variable: ops that a program makes with it get an empty float32 tensor.
+
+    Its op, its initializer, savers, `Session.run`, `eval`, `load` and `assign` are those of `variable`.
+    """
+    empty = _WithoutElements(variable_def=variable.to_proto())
+    empty.holder = variable
+    return empty
+
+
+class _WithoutElements(ResourceVariable):  # type: ignore[misc]
+    # The variable.
+    holder: Any
+
+    @property
+    def dtype(self) -> Any:
+        return tf.float32
+
+    @property
+    def shape(self) -> Any:
+        return tf.TensorShape([0])
+
+    @property
+    def initializer(self) -> Any:
+        return self.holder.initializer
+
+    @property
+    def initial_value(self) -> Any:
+        return self.value()
+
+    def value(self) -> Any:
+        return tf.zeros([0])
+
+    def read_value(self) -> Any:
+        return self.value()
+
+    def assign(self, value: Any, *args: Any, **options: Any) -> Any:
+        wanted = self.holder.dtype
+        if tf.is_tensor(value) and value.dtype != wanted:
+            raise SpecError(
+                f"'{self.op.name}'.assign() got a tensor of {value.dtype.name}, expected {wanted.name}. Ops read this "
+                f"variable as an empty float32 tensor, but it holds {wanted.name}. Assign the array that "
+                f"sess.run(variable) has returned, or call variable.load(array, sess)."
+            )
+        return self.holder.assign(value, *args, **options)
+
+
+def _initialize_holders() -> None:
+    """Make `tf.train.init_from_checkpoint`, and warm starts with it, initialize what `without_elements` stands for."""
+    initialize = _checkpoint_utils._init_from_checkpoint
+
+    @functools.wraps(initialize)
+    def initialized(path: Any, assignment_map: Any) -> None:
+        pairs = assignment_map.items() if isinstance(assignment_map, Mapping) else assignment_map
+        held = [(name, each.holder if isinstance(each, _WithoutElements) else each) for name, each in pairs]
+        initialize(path, held if isinstance(assignment_map, list) else dict(held))
+
+    _checkpoint_utils._init_from_checkpoint = initialized
+
+
+_initialize_holders()
 
 
 def current_container(graph: Any) -> str:

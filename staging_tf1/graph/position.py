@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
-from staging_tf1._tf import own_variable, tf
+from staging_tf1._tf import own_variable, tf, without_elements
 from staging_tf1.errors import CheckpointError
 from staging_tf1.graph.acked import WINDOW, Acked
 
@@ -89,9 +89,13 @@ class TowerRange(NamedTuple):
 class Position:
     """The positions of a pipeline's towers, and the fingerprint of their source.
 
-    Both are global variables, so `tf.train.Saver` saves them. One variable holds the positions of all towers, and its
-    shape is open, so a checkpoint of a different number of towers can be restored and mapped. In a cluster the variable
-    holds the towers of all workers, stands on a parameter server, and is the same one in every worker's graph.
+    Both are global variables, so `tf.train.Saver` saves them, and `tf.global_variables_initializer()` sets them back.
+    Programs compute with all global variables, too: they count them, average them, sum up their norms. So ops that a
+    program makes with them get empty floats (`_tf.without_elements`). `session.run` and `load` see what they hold.
+
+    One variable holds the positions of all towers, and its shape is open, so a checkpoint of a different number of
+    towers can be restored and mapped. In a cluster the variable holds the towers of all workers, stands on a parameter
+    server, and is the same one in every worker's graph.
 
     Args:
       fingerprint: that of the whole source, before it is split into shards.
@@ -105,6 +109,7 @@ class Position:
       skip: an op that marks one bad batch as consumed, because no step takes it, and the placeholder for its number.
         None if the position counts such a batch together with the next consumed one.
       counting: the names of the ops that count a batch. Other ops that write to the variables set the position.
+      variables: the variables as programs see them.
     """
 
     skip: tuple[Any, Any] | None = None
@@ -128,9 +133,10 @@ class Position:
             self._state = _variable("", tf.string, "state") if keeps_state else None
             # Made here, because the graph is finalized when it is run.
             self.has_value = self._batches.is_initialized()
-        self.variables = tuple(
-            variable for variable in (self._batches, self._print, self._state) if variable is not None
-        )
+        held = [variable for variable in (self._batches, self._print, self._state) if variable is not None]
+        self.variables = tuple(map(without_elements, held))
+        for variable in self.variables:
+            tf.add_to_collection(tf.GraphKeys.GLOBAL_VARIABLES, variable)
         # Run for all positions of a session at once.
         self.initializers = [variable.initializer for variable in self.variables]
         self.saved = [tf.get_default_graph().as_graph_element(variable) for variable in self.variables]
@@ -301,4 +307,4 @@ def labelled(position: int, state: bytes) -> bytes:
 
 def _variable(initial: Any, dtype: Any, name: str) -> Any:
     open_shape = tf.TensorShape([] if isinstance(initial, str) else [None])
-    return own_variable(initial, dtype=dtype, shape=open_shape, trainable=False, name=name)
+    return own_variable(initial, dtype=dtype, shape=open_shape, trainable=False, collections=[], name=name)

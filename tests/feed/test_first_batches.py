@@ -65,7 +65,7 @@ def restore(sess: Any, held: dict[str, Any]) -> None:
         if isinstance(value, dict):
             value = json.dumps(value)
         # Of any rank, which the graph cannot check.
-        value = tf.placeholder_with_default(tf.constant(value, variable.dtype), None)
+        value = tf.placeholder_with_default(tf.constant(value, variable.op.get_attr("dtype")), None)
         sess.run(tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value))
 
 

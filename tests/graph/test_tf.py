@@ -580,3 +580,44 @@ def test_resource_variable_is_made_past_the_scopes_of_variable_creators(graph: A
         made = _tf.own_variable([1.0], trainable=False, name="made")
     assert type(made) is type(tf.Variable(0.0, use_resource=True))
     assert made.op.name == "made" and tf.global_variables()[0] is made
+
+
+def test_resource_variable_of_a_variable_def_without_elements(graph: Any) -> None:
+    held = _tf.own_variable([1, 2], shape=[None], trainable=False, collections=[], name="held")
+    count = len(graph.get_operations())
+    seen = _tf.without_elements(held)
+    assert len(graph.get_operations()) == count
+    assert isinstance(seen, _tf.ResourceVariable) and seen.op is held.op and seen.handle is held.handle
+    assert (seen.initializer, seen.device) == (held.initializer, held.device)
+    assert (seen.dtype, seen.shape.as_list(), seen.get_shape().as_list()) == (tf.float32, [0], [0])
+    assert seen.to_proto() == held.to_proto()
+    tensors = [tf.identity(seen), seen.value(), seen.read_value(), seen.initial_value, seen + 1.0]
+    with tf.Session() as sess:
+        assert sess.run(tf.is_variable_initialized(seen)) is np.False_
+        sess.run(seen.initializer)
+        assert [each.shape for each in sess.run(tensors)] == [(0,)] * 5
+        assert sess.run(seen).tolist() == seen.eval(sess).tolist() == sess.run({"a": [seen]})["a"][0].tolist() == [1, 2]
+        seen.load([3, 4], sess)
+        assert sess.run(held).tolist() == [3, 4]
+        sess.run(tf.assign(seen, [4, 5, 6]))
+        assert sess.run(held).tolist() == [4, 5, 6]
+
+
+def test_checkpoint_utils_init_from_checkpoint(graph: Any, tmp_path: Path) -> None:
+    """TensorFlow calls it by its name in the module, and with the arguments of `tf.train.init_from_checkpoint`."""
+    from tensorflow.python.training import checkpoint_utils
+
+    held = _tf.own_variable([1, 2], shape=[None], trainable=False, collections=[], name="held")
+    seen = _tf.without_elements(held)
+    assert [*inspect.signature(checkpoint_utils._init_from_checkpoint).parameters] == [
+        "ckpt_dir_or_file",
+        "assignment_map",
+    ]
+    with tf.Session() as sess:
+        sess.run(held.initializer)
+        path = tf.train.Saver([held]).save(sess, str(tmp_path / "model"))
+    for pairs in ({"held": seen}, [("held", seen)]):
+        tf.train.init_from_checkpoint(path, pairs)
+        with tf.Session() as sess:
+            sess.run(seen.initializer)
+            assert sess.run(held).tolist() == [1, 2]
