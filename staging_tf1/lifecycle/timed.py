@@ -15,7 +15,7 @@ from staging_tf1.cluster.connection import recovered_from
 from staging_tf1.cluster.fence import after_refusal, refused
 from staging_tf1.errors import StallError
 from staging_tf1.feed.chain import Handler, Look, Run, Stage
-from staging_tf1.watch.interrupt import InterruptWatcher, interruption
+from staging_tf1.watch.interrupt import InterruptWatcher, forget_replaced, interruption
 from staging_tf1.watch.views import Pending
 from staging_tf1.watch.waiting import WaitMeter
 
@@ -95,6 +95,7 @@ class TimedRuns(Handler):
         run = self.pending.pop(threading.get_ident(), None)
         if not isinstance(error, Exception):
             self._watcher.take_lost_interrupt(run)
+            forget_replaced(error)
             free_run_lock(self._graph)
             return
         interrupted = interruption(error) or self._watcher.take_lost_interrupt(run)

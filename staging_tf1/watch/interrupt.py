@@ -47,6 +47,12 @@ def interruption(error: BaseException) -> BaseException | None:
     return SystemExit(int(replaced[2])) if replaced[2] else KeyboardInterrupt()
 
 
+def forget_replaced(interrupt: BaseException) -> None:
+    """Drop what Python 3.12 notes on an interrupt: the error of TensorFlow's that it was making when the signal came."""
+    notes: list[str] = getattr(interrupt, "__notes__", [])
+    notes[:] = [note for note in notes if not note.startswith("Normalization failed: ")]
+
+
 class InterruptWatcher:
     """Calls `on_interrupt` in a thread as soon as SIGINT or SIGTERM arrives. Python's own handling stays as it is.
 

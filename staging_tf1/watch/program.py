@@ -22,7 +22,7 @@ from staging_tf1._tf import is_closed, wrap_runs
 from staging_tf1.background import Background
 from staging_tf1.graph.state import feeding_in
 from staging_tf1.sigterm import in_main_thread
-from staging_tf1.watch.interrupt import InterruptWatcher, interruption
+from staging_tf1.watch.interrupt import InterruptWatcher, forget_replaced, interruption
 from staging_tf1.watch.views import Failure, Pending
 
 _RUNS = "_staging_tf1_program_runs"
@@ -74,8 +74,9 @@ class _Program:
             if interrupted is not None:
                 raise interrupted from None
             raise
-        except BaseException:
+        except BaseException as interrupt:
             self._watcher.take_lost_interrupt(run)
+            forget_replaced(interrupt)
             raise
         finally:
             runs.pending.pop(ident, None)

@@ -103,6 +103,10 @@ class ByValuePickler(cloudpickle.CloudPickler):  # type: ignore[misc]
         if folder and (file is None or path is None):
             # An extension module makes modules that no file contains.
             return parent is not None and self._can_import(folder)
+        own_name = getattr(module.__spec__, "name", name)
+        if folder and own_name != name and sys.modules.get(own_name) is module:
+            # The package gives it this name, too, as Python 3.13 does with `collections.abc`.
+            return self._can_import(own_name) and self._can_import(folder)
         finders = [finder.find_spec for finder in sys.meta_path if hasattr(finder, "find_spec")]
         spec = next((spec for spec in (find(name, path) for find in finders) if spec is not None), None)
         if spec is None or file is None or spec.origin is None or not spec.has_location:

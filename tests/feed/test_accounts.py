@@ -169,6 +169,7 @@ def test_only_a_step_that_was_alone_has_its_batch_named(script: list[tuple[int, 
                     step.numbers[tower], taken[tower] = taken[tower], taken[tower] + 1
         for thread in list(threads):
             end(thread, fails=True)
+        accounts.settle()
         for tower, sink in enumerate(played.sinks):
             failed = [step for step in steps if step.has_failed and tower in step.numbers]
             assert accounts.count_failed(sink) == len(failed), "the number is right"

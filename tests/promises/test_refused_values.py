@@ -479,8 +479,8 @@ def test_a_deep_nest_is_delivered_or_refused(kind: type, depth: int, tmp_path: P
                 way()
         except (RecursionError, SpecError):
             refused.add(name)
-    # From Python 3.12 on, code in C does not count for the limit of recursion, so more of them reach 500 levels.
-    assert refused == ways.keys() if depth == 5000 else refused
+    # From Python 3.12 on, code in C does not count for the limit of recursion, so some or all reach 500 levels.
+    assert depth < 5000 or refused == ways.keys()
     assert (tmp_path / "cache").exists() == ("cached" not in refused)
 
 

@@ -253,7 +253,8 @@ def rows_of_sessions() -> Iterator[tuple[str, Row]]:
     hook = staging.StagingSummaryHook
     yield from rows("StagingSummaryHook", hook, {"output_dir": {"digit", "word"}})
     yield from rows("StagingSummaryHook", partial(hook, output_dir="f"), {"save_steps": ints(1, INT64)})
-    yield "start(sess)", Row(lambda v: staging.start(v), set(), ("session",), shows=False)
+    for call in (staging.start, staging.stats):
+        yield f"{call.__name__}(sess)", Row(call, set(), ("session",), shows=False)
     yield from rows("start", _start, {"coord": NONE, "daemon": FLAGS, "stall_secs": SECS | NONE, "stall_raises": FLAGS})
 
 
