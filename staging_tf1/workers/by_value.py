@@ -58,6 +58,10 @@ class ByValuePickler(cloudpickle.CloudPickler):  # type: ignore[misc]
         if type(value) is _Cached and not self._is_found(value):
             about = {name: each for name, each in vars(value).items() if name != "cache_parameters"}
             return _cached, (value.__wrapped__, value.cache_parameters()), about
+        if type(value) is functools.singledispatchmethod:
+            # From Python 3.12 on, its cache refers to each instance that has called it.
+            about = {name: each for name, each in vars(value).items() if name != "_method_cache"}
+            return functools.singledispatchmethod, (value.func,), about
         if type(value) is weakref.WeakKeyDictionary:
             # In a `functools.singledispatch`.
             return weakref.WeakKeyDictionary, (dict(value),)
