@@ -48,7 +48,7 @@ def interruption(error: BaseException) -> BaseException | None:
 
 
 def forget_replaced(interrupt: BaseException) -> None:
-    """Drop what Python 3.12 notes on an interrupt: the error of TensorFlow's that it was making when the signal came."""
+    """Drop what Python 3.12 notes on an interrupt: the error of TensorFlow's that it was making just then."""
     notes: list[str] = getattr(interrupt, "__notes__", [])
     notes[:] = [note for note in notes if not note.startswith("Normalization failed: ")]
 

@@ -55,3 +55,16 @@ def _of(value: Any) -> Iterator[Any]:
         asked = name == "__init__" or not name.startswith("_")
         if ours and asked and name not in _CALLBACKS and not getattr(member, "__isabstractmethod__", False):
             yield member
+
+
+def public_names() -> list[str]:
+    """Return every public function with its arguments, a line each, sorted."""
+    arguments: dict[str, list[str]] = {}
+    for function, argument in public_arguments():
+        arguments.setdefault(function, []).append(argument)
+    return sorted(f"{function}({', '.join(names)})" for function, names in arguments.items())
+
+
+if __name__ == "__main__":
+    # python tests/support/public_arguments.py > tests/project/public_names.txt
+    print(*public_names(), sep="\n")
