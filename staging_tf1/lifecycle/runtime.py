@@ -209,7 +209,7 @@ class SessionRuntime:
             # The session, and the files that closing it writes, belong to the parent.
             return
         self.session.close = self._close_before
-        if not isinstance(sys.exc_info()[1], _PREEMPTIONS):
+        if not (self._plain or isinstance(sys.exc_info()[1], _PREEMPTIONS)):
             # After an error, MonitoredSession calls no end() of a hook. After one of these, it creates a new session.
             start_together(self.feeding.graph, False)
         self.stop_watching()
