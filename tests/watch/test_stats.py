@@ -14,6 +14,7 @@ import tensorflow.compat.v1 as tf
 from load import slowdown
 
 import staging_tf1 as staging
+from staging_tf1.sources import ArraySource
 from staging_tf1.watch.stats import bottleneck
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
@@ -198,3 +199,18 @@ def test_scalars_need_a_folder(graph: Any) -> None:
         staging.StagingSummaryHook()
     with pytest.raises(ValueError, match="StagingSummaryHook got no output_dir"):
         staging.StagingSummaryHook(output_dir="")
+
+
+@pytest.mark.parametrize("start", [staging.start, tf.train.start_queue_runners])
+def test_a_plain_session_has_figures_once_something_was_started(graph: Any, start: Any) -> None:
+    x = staging.staged(ArraySource(np.arange(6), batch_size=1), name="x")
+    staging.staged(ArraySource(np.arange(6), batch_size=1), lockstep=start is not staging.start, name="y")
+    with tf.Session() as sess:
+        assert staging.stats(sess) == staging.stats() == []
+        coord = tf.train.Coordinator()
+        threads = start(sess, coord)
+        sess.run(x), sess.run(x)
+        found = {stats.name: stats.batches for stats in staging.stats(sess)}
+        assert found == ({"x": 2, "y": 0} if start is staging.start else {"x": 2}), "lockstep has not started"
+        coord.request_stop()
+        coord.join(threads)
