@@ -8,13 +8,12 @@ import os
 import sys
 from typing import Any
 
-from tqdm import tqdm
-
 from staging_tf1.arguments import INT64_MAX, MOST_THREADS
 from staging_tf1.cli.arguments import OneLineParser, complain, whole_number
 from staging_tf1.errors import StagingError
-from staging_tf1.sources.cached import build_cache
-from staging_tf1.sources.columns.folder import cache_path, damaged, opened, remove
+from staging_tf1.progress import progress_bar
+from staging_tf1.sources.cached import cached
+from staging_tf1.sources.columns.folder import cache_path, opened, remove, verified
 from staging_tf1.sources.columns.manifest import Manifest
 from staging_tf1.spec.arrays import describe
 
@@ -82,46 +81,32 @@ def _add_build(build: argparse.ArgumentParser) -> None:
 
 def _reported(act: Any, path: str, options: argparse.Namespace) -> int:
     try:
-        return int(act(cache_path(_PROG, "PATH", path), options))
+        return int(act(cache_path(options.action, "PATH", path), options))
     except (StagingError, OSError, ValueError) as error:
-        _complain(_PROG, error)
+        complain(_PROG, error)
         return 1
 
 
 def _build(options: argparse.Namespace) -> int:
+    chosen = ("batched", "limit", "version", "files", "if_changed", "threads")
     try:
         data = _named(options.data)
-        build_cache(
-            data,
-            options.path,
-            batched=options.batched,
-            limit=options.limit,
-            version=options.version,
-            files=options.files,
-            if_changed=options.if_changed,
-            threads=options.threads,
-            owner=f"{_PROG} build",
-        )
-        print(_summary(options.path, opened(cache_path(_PROG, "PATH", options.path))))
+        source = cached(data, options.path, batch_size=1, **{name: getattr(options, name) for name in chosen})
     except (StagingError, ValueError, TypeError) as error:
         # Exceptions of the user's module need their traceback.
-        if not isinstance(error, StagingError) and not str(error).startswith(_PROG):
+        if not isinstance(error, StagingError) and not str(error).startswith("cached()"):
             raise
-        _complain(f"{_PROG} build", error)
+        complain(f"{_PROG} build", error)
         return 1
+    print(_summary(options.path, opened(source.path)[1]))
     return 0
-
-
-def _complain(prog: str, error: Exception) -> None:
-    """Print an error in one line. If the message begins with the command, the line names it only once."""
-    complain(prog, str(error).removeprefix(prog).lstrip(": "))
 
 
 def _named(name: str) -> Any:
     """Import the data that MODULE:NAME names."""
     module, colon, attributes = name.partition(":")
     if not (module and colon and attributes) or module.startswith("."):
-        raise ValueError(f"{_PROG} build got {name!r}, expected MODULE:NAME, such as my_module:train_data.")
+        raise StagingError(f"got {name!r}, expected MODULE:NAME, such as my_module:train_data.")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -129,21 +114,21 @@ def _named(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name not in (module, module.partition(".")[0]):
             raise
-        raise ValueError(
-            f"{_PROG} build: found no module {module!r} in {os.getcwd()} or in the installed packages. Check the name."
+        raise StagingError(
+            f"found no module {module!r} in {os.getcwd()} or in the installed packages. Check the name."
         ) from None
     for attribute in attributes.split("."):
         if not hasattr(value, attribute):
-            raise ValueError(f"{_PROG} build: module {module!r} has no {attributes!r}. Check the name in {name!r}.")
+            raise StagingError(f"module {module!r} has no {attributes!r}. Check the name in {name!r}.")
         value = getattr(value, attribute)
     return value
 
 
 def _show(path: str, options: argparse.Namespace) -> int:
-    problems: list[str] | None = None
-    while problems is None:
-        manifest = opened(path)
-        problems = _damaged(path, manifest) if options.verify else []
+    (_, manifest), problems = opened(path), list[str]()
+    if options.verify:
+        with progress_bar(path, manifest.size, "B") as bar:
+            manifest, problems = verified(path, bar.update)
     print(_summary(path, manifest))
     for component in manifest.components:
         names = ", ".join(file.name for file in component.files.values())
@@ -159,22 +144,14 @@ def _show(path: str, options: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
-def _damaged(path: str, manifest: Manifest) -> list[str] | None:
-    with tqdm(desc=path, total=manifest.size, unit="B", unit_scale=True, leave=False, disable=None) as bar:
-        return damaged(path, manifest, bar.update)
-
-
 def _remove(path: str, options: argparse.Namespace) -> int:
     removed = remove(path)
-    if removed is None:
+    if isinstance(removed, Manifest):
+        print(f"removed {path} ({removed.num_records} records, {_size(removed.size)})")
+    elif removed is not None:
+        print(f"removed {path} (version {removed})")
+    else:
         print(f"removed the unfinished cache {path}")
-        return 0
-    details = (
-        f"{removed.num_records} records, {_size(removed.size)}"
-        if isinstance(removed, Manifest)
-        else f"version {removed}"
-    )
-    print(f"removed {path} ({details})")
     return 0
 
 

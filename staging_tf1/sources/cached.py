@@ -13,17 +13,18 @@ from staging_tf1 import arguments
 from staging_tf1.arguments import INT64_MAX, MOST_THREADS
 from staging_tf1.errors import RecordFileError
 from staging_tf1.sources.batches import Options
-from staging_tf1.sources.columns.build import Build, built
+from staging_tf1.sources.columns.build import built
 from staging_tf1.sources.columns.folder import cache_path, mapped
 from staging_tf1.sources.columns.inputs import ReadOptions, input_for
-from staging_tf1.sources.columns.manifest import changes, decoded, files_key, version_key
+from staging_tf1.sources.columns.key import changes, files_key, version_key
+from staging_tf1.sources.columns.manifest import decoded
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.stacking import stack_records
 from staging_tf1.sources.transform import Transform
 from staging_tf1.spec import ArraySpec, pack, with_batch_dim
 
-__all__ = ["CachedSource", "build_cache", "cached"]
+__all__ = ["CachedSource", "cached"]
 
 
 def cached(
@@ -51,9 +52,7 @@ def cached(
 
     If the cache is there and up to date, the data is not read, except for the first record or batch of an object with
     `__getitem__`, or of a source whose batches a function makes, to learn its components. If several processes start at
-    the same time, one builds the cache and the others wait. A build that is killed leaves no partial cache. If the data
-    has random access, a build that was killed or interrupted, or failed with an `OSError`, continues where it ended.
-    Any other begins again.
+    the same time, one builds the cache and the others wait. A build that fails or is killed leaves no partial cache.
 
     The cache is rebuilt if anything that is known without reading the data has changed: `version`, `files`, `limit`,
     `batched`, and, where the data has them, its components, its length, and the options of a source. A change of the
@@ -89,18 +88,22 @@ def cached(
     """
     options = Options(batch_size, shuffle, seed, epochs, shard, drop_remainder, across_epochs, transform)
     options.checked("cached()")
-    key = build_cache(
-        data,
-        path,
-        batched=batched,
-        limit=limit,
-        version=version,
-        files=files,
-        if_changed=if_changed,
-        threads=threads,
-        thread_safe=thread_safe,
-        progress=progress,
-    )
+    name = cache_path("cached()", "path", path)
+    if os.path.realpath(name) == os.getcwd():
+        expected = "another folder than the current one, which a cache would replace"
+        arguments.refuse("cached()", "path", path, expected, ValueError)
+    batched = arguments.flag("cached()", "batched", batched)
+    if limit is not None:
+        limit = arguments.whole("cached()", "limit", limit, 1, INT64_MAX, "records")
+    arguments.choice("cached()", "if_changed", if_changed, ("rebuild", "error"))
+    threads = arguments.whole("cached()", "threads", threads, 1, MOST_THREADS)
+    thread_safe = arguments.flag("cached()", "thread_safe", thread_safe)
+    progress = arguments.flag("cached()", "progress", progress)
+    known = {"version": version_key(version), "files": files_key(files)}
+    read = input_for(data, ReadOptions(batched, limit, threads, thread_safe))
+    # As the manifest has it: JSON knows no tuples.
+    key: dict[str, Any] = json.loads(json.dumps({**known, "batched": batched, "limit": limit, **read.key}))
+    built(name, read._replace(key=key), limit, if_changed, progress)
     source = CachedSource(path, **vars(options))
     others = changes(source._key, key)
     if others:
@@ -109,40 +112,6 @@ def cached(
             f"{'; '.join(others)}. Give each of them its own path."
         )
     return source
-
-
-def build_cache(
-    data: Any,
-    path: Any,
-    *,
-    batched: bool = False,
-    limit: int | None = None,
-    version: str | int | None = None,
-    files: Any = None,
-    if_changed: str = "rebuild",
-    threads: int = 1,
-    thread_safe: bool = True,
-    progress: bool = True,
-    owner: str = "cached()",
-) -> dict[str, Any]:
-    """Build the cache as `cached` does, without making a source. Return its key. `owner` is for messages."""
-    name = cache_path(owner, "path", path)
-    if os.path.realpath(name) == os.getcwd():
-        expected = "another folder than the current one, which a cache would replace"
-        arguments.refuse(owner, "path", path, expected, ValueError)
-    batched = arguments.flag(owner, "batched", batched)
-    if limit is not None:
-        limit = arguments.whole(owner, "limit", limit, 1, INT64_MAX, "records")
-    if_changed = arguments.choice(owner, "if_changed", if_changed, ("rebuild", "error"))
-    threads = arguments.whole(owner, "threads", threads, 1, MOST_THREADS)
-    thread_safe = arguments.flag(owner, "thread_safe", thread_safe)
-    progress = arguments.flag(owner, "progress", progress)
-    known = {"version": version_key(owner, version), "files": files_key(owner, files)}
-    read = input_for(data, ReadOptions(owner, batched, limit, threads, thread_safe))
-    # As the manifest has it: JSON knows no tuples.
-    key: dict[str, Any] = json.loads(json.dumps({**known, "batched": batched, "limit": limit, **read.key}))
-    built(Build(owner, name, key, read, limit, if_changed, progress))
-    return key
 
 
 class CachedSource(RecordSource):
@@ -199,7 +168,7 @@ class CachedSource(RecordSource):
         if self._varies:
             shapes = [column.singles([0])[0].shape for column in columns]
         specs = [
-            ArraySpec((None, *shape), column.component.dtype, column.component.path or None)
+            ArraySpec((None, *shape), column.dtype, column.component.path or None)
             for shape, column in zip(shapes, columns)
         ]
         return pack(self._opened.like, specs)

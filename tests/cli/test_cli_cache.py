@@ -75,18 +75,16 @@ def test_options_are_those_of_the_function(capsys: pytest.CaptureFixture[str]) -
     assert build("endless", "--limit", "5") == 0
     assert CachedSource("out", batch_size=5).batch(0).tolist() == [0, 1, 2, 3, 4]
     assert build("endless", "--limit", "6", "--if-changed", "error") == 1
-    assert (
-        "staging-tf1 cache build: the cache 'out' is out of date: limit: 5 in the cache, 6" in capsys.readouterr().err
-    )
+    expected = "staging-tf1 cache build: cached(): the cache 'out' is out of date: limit: 5 in the cache, 6 now"
+    assert capsys.readouterr().err.startswith(expected)
     assert build("Holder.batches", "--batched", "--threads", "2", "--files", "data_*.py") == 0
     assert run("show", "out") == 0
     shown = capsys.readouterr().out
-    assert re.search(r"  \(record\)  int64 \[\]  4\.0 KiB  000~[0-9a-f]{8}\.npy\n", shown)
-    assert "  key: files = 1 files" in shown
+    assert "  (record)  int64 []  4.0 KiB  000.npy\n" in shown and "  key: files = 1 files" in shown
 
 
 REFUSED = {
-    "data_for_cache:nothing": "got data=None, expected a tf.data.Dataset",
+    "data_for_cache:nothing": "cached() got data=None, expected a tf.data.Dataset",
     "data_for_cache:missing": "module 'data_for_cache' has no 'missing'. Check the name",
     "no_module_of_this_name:x": "found no module 'no_module_of_this_name' in ",
     "data_for_cache": "got 'data_for_cache', expected MODULE:NAME, such as",
@@ -126,34 +124,24 @@ def test_wrong_words_are_refused(words: list[str], message: str, capsys: pytest.
 
 def test_what_is_no_cache_is_neither_shown_nor_removed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "precious").write_text("x")
-    (tmp_path / "file").write_text("x")
+    for name in ("folder/precious", "file"):
+        (tmp_path / name).write_text("x")
     for path in ("folder", "file", "missing"):
         for action in ("show", "remove"):
             assert run(action, path) == 1
             err = capsys.readouterr().err
-            assert err.startswith("staging-tf1 cache: ") and err.count("staging-tf1") == 1
+            assert err.startswith("staging-tf1 cache: ") and err.count("\n") == 1 and path in err
     assert (tmp_path / "folder" / "precious").exists() and (tmp_path / "file").exists()
-    cached(np.arange(3), "mixed", batch_size=1)
-    (tmp_path / "mixed" / "precious").write_text("x")
-    assert run("remove", "mixed") == 1
-    assert "has 'precious', which is not part of the cache, so nothing was removed" in capsys.readouterr().err
-    assert len(os.listdir("mixed")) == 3
-
-
-def _flip(path: Path, offset: int) -> None:
-    with open(path, "r+b") as file:
-        file.seek(offset)
-        (byte,) = file.read(1)
-        file.seek(offset)
-        file.write(bytes([byte ^ 1]))
 
 
 def test_verify_names_each_damaged_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for name in ("good", "bad"):
         cached({"x": np.arange(1000), "y": np.arange(1000.0), "z": np.zeros(1000)}, name, batch_size=1)
-    _flip(tmp_path / "bad" / "000-x.npy", 4096 + 777)
-    _flip(tmp_path / "bad" / "001-y.npy", 30)
+    for name, offset in (("000-x.npy", 4096 + 777), ("001-y.npy", 30)):
+        file = tmp_path / "bad" / name
+        content = bytearray(file.read_bytes())
+        content[offset] ^= 1
+        file.write_bytes(content)
     assert run("show", "bad") == 0, "sizes alone are right"
     assert run("show", "--verify", "good", "bad") == 1
     out, err = capsys.readouterr()
@@ -174,7 +162,7 @@ def test_an_unfinished_cache_can_be_removed(capsys: pytest.CaptureFixture[str], 
 def test_a_cache_of_another_version_can_be_removed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     cached(np.arange(3), "old", batch_size=1)
     manifest = tmp_path / "old" / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"version": 1', '"version": 7', 1))
+    manifest.write_text(re.sub(r'"version": \d', '"version": 7', manifest.read_text(), count=1))
     assert run("show", "old") == 1
     assert run("remove", "old") == 0
     out, err = capsys.readouterr()

@@ -20,7 +20,6 @@ from recorded import train, variables_in, write_checkpoint
 
 import staging_tf1 as staging
 from staging_tf1 import sources
-from staging_tf1.sources.columns.inputs import ReadOptions, input_for
 from staging_tf1.spec import flatten, flatten_with_paths
 from staging_tf1.spec.ragged import RaggedValue
 
@@ -141,12 +140,13 @@ def digest(source: sources.Source) -> str:
 def described(source: sources.RecordSource) -> dict[str, Any]:
     described: dict[str, Any] = {"fingerprint": source.fingerprint(), "batches": digest(source)}
     described["records"] = [source.record_ids(k).tolist() for k in range(min(3, source.num_batches or 3))]
-    try:
-        found = input_for(source, ReadOptions("cached()", False, None, 1, True))
-    except ValueError:  # padded, or a random transform
-        return described
-    described["cache key"] = found.key
-    described["cached"] = sum(len(flatten(block.value)[0]) if block.stacked else 1 for block in found.blocks(0))
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            described["cached"] = sources.cached(source, f"{folder}/cache", batch_size=1, progress=False).num_records
+        except ValueError:  # padded, or a random transform
+            return described
+        key = json.loads(Path(folder, "cache", "manifest.json").read_text())["key"]
+    described["cache key"] = {name: key[name] for name in key if name not in ("version", "files", "batched", "limit")}
     return described
 
 

@@ -1,16 +1,14 @@
-"""The folder of a cache: its lock, whether it is there and up to date, and how a new cache takes its place.
+"""The folder of a cache: its lock, whether it is there and up to date, and how a new one takes its place.
 
-A new cache is built in a hidden folder beside. If there is none yet, that folder is renamed. Otherwise its files, which
-have names of their own, are moved in, and then its manifest replaces the old one in one step. So readers find one whole
-cache at any moment, and other files in the folder stay.
+A new cache is built in a hidden folder beside, its manifest last, and that folder is renamed. An older cache gets a
+hidden name just before, by which readers find it until the new one is there.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
+import re
 import shutil
 import socket
 import stat
@@ -24,16 +22,14 @@ from staging_tf1 import arguments
 from staging_tf1.arguments import shown
 from staging_tf1.errors import RecordFileError
 from staging_tf1.replacing import NO_ROOM, free_text, replacing, sync_folder
-from staging_tf1.sources.columns.files import HEADER_BYTES, Column, MappedArray, cannot_read
-from staging_tf1.sources.columns.manifest import FORMAT_VERSION, MANIFEST, Manifest, changes, is_own_file, manifest_in
+from staging_tf1.sources.columns.files import Column, MappedArray, cannot_read
+from staging_tf1.sources.columns.key import changes
+from staging_tf1.sources.columns.manifest import FORMAT_VERSION, MANIFEST, Manifest, manifest_in
 from staging_tf1.sources.files.os_errors import cure_of_writing
 
-_PROGRESS = "progress.json"
-_MOST_NAME_BYTES = 255
-# How often a cache is opened again, because it was replaced meanwhile.
-_TRIES = 20
-# Seconds between two tries to take a lock, and between two lines in the log of a process that waits.
-_TRY_SECS, _LOG_SECS = 0.1, 15.0
+_OWN_FILE = re.compile(rf"\d{{3,}}(-\w+)?(\.(starts|shapes|strings))?\.npy|{re.escape(MANIFEST)}", re.ASCII)
+# Seconds between two tries to take a lock.
+_TRY_SECS = 0.1
 # The caches that are being built: by the thread, which is the same in a fork of it, and the path.
 _held: set[tuple[int, str]] = set()
 
@@ -44,14 +40,16 @@ def cache_path(owner: str, argument: str, value: Any) -> str:
     if {os.curdir, os.pardir} & set(name.split(os.sep)) or os.path.islink(name):
         # Resolved, because files are made beside the folder.
         name = os.path.realpath(name)
+    is_folder = True
     try:
-        mode = os.stat(name).st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return name
-    except OSError as error:  # mostly a name that is too long: refused here, not after hours of building
+        # A name that is too long is refused here, not after hours of building.
+        for each in (_replaced(name), name):
+            with contextlib.suppress(FileNotFoundError):
+                is_folder = stat.S_ISDIR(os.stat(each).st_mode)
+    except OSError as error:
         cure = "Choose another path."
         raise RecordFileError(f"{owner} cannot use {argument}={shown(name)}: {error.strerror}. {cure}") from error
-    if not stat.S_ISDIR(mode):
+    if not is_folder:
         raise RecordFileError(f"{owner} got {argument}={shown(name)}, which is not a folder. Choose another path.")
     return name
 
@@ -62,19 +60,103 @@ def _beside(path: str, suffix: str) -> str:
     >>> _beside("data/train", ".lock")
     'data/.train.lock'
     """
-    folder, name = os.path.split(path.rstrip(os.sep) or path)
-    hidden = f".{name}{suffix}"
-    if len(os.fsencode(hidden)) > _MOST_NAME_BYTES:
-        hidden = f".{hashlib.blake2b(os.fsencode(name), digest_size=16).hexdigest()}{suffix}"
-    return os.path.join(folder, hidden)
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}{suffix}")
+
+
+def _building(path: str) -> str:
+    """The folder in which the cache of `path` is built."""
+    return _beside(path, ".building")
+
+
+def _replaced(path: str) -> str:
+    """The folder of a cache that another one replaces."""
+    return _beside(path, ".replaced")
+
+
+# Reading.
+
+
+def opened(path: str) -> tuple[str, Manifest]:
+    """Return the folder that has the cache of `path`, and its manifest.
+
+    Raises RecordFileError if there is none, or one of another version of the format.
+    """
+    folder, manifest = _found(path)
+    if manifest is None:
+        raise RecordFileError(
+            f"found no cache at path {path!r} (current folder: {os.getcwd()}), expected a folder that cached() has "
+            f"built. Check the path, or build the cache with cached()."
+        )
+    if isinstance(manifest, int):
+        raise RecordFileError(f"{path!r} is a cache of {_version_changed(manifest)}. Build it again with cached().")
+    return folder, manifest
+
+
+def _found(path: str) -> tuple[str, Manifest | int | None]:
+    # While one cache replaces another, none is at the path for a moment. If the old one has no other name any more, the
+    # new one has come meanwhile.
+    for folder in (path, _replaced(path), path):
+        if (manifest := manifest_in(folder)) is not None:
+            return folder, manifest
+    try:
+        names = os.listdir(path)
+    except FileNotFoundError:
+        return path, None
+    except OSError as error:
+        raise cannot_read(f"the cache {path!r}", error) from error
+    if names:
+        raise RecordFileError(f"{path!r} is a folder without a {MANIFEST}, so it is not a cache. Choose another path.")
+    return path, None
+
+
+def mapped(path: str) -> tuple[Manifest, list[Column]]:
+    """Map the files of the cache at `path`. All belong to one cache, even if another one replaces it meanwhile.
+
+    Raises RecordFileError if there is no cache, or a file is missing or was changed.
+    """
+    found = folder, manifest = opened(path)
+    try:
+        columns = [Column(folder, component) for component in manifest.components]
+    except RecordFileError:
+        if opened(path) == found:
+            raise
+        return mapped(path)
+    return (manifest, columns) if opened(path) == found else mapped(path)
+
+
+def verified(path: str, progress: Callable[[int], Any]) -> tuple[Manifest, list[str]]:
+    """Read all files of a cache, and describe those that were changed. `progress` gets the bytes of each file."""
+    found = folder, manifest = opened(path)
+    problems = []
+    for file in manifest.files:
+        try:
+            MappedArray(folder, file, verified=True)
+        except RecordFileError as error:
+            problems.append(str(error))
+        progress(file.size)
+    # Another cache may have replaced it meanwhile.
+    return verified(path, progress) if problems and opened(path) != found else (manifest, problems)
+
+
+def _version_changed(version: int) -> str:
+    return f"format version {version}, and this release reads version {FORMAT_VERSION}"
+
+
+def reasons_to_build(path: str, key: dict[str, Any]) -> list[str] | None:
+    """Return why the cache at `path` is out of date: an empty list if it is not, None if there is no cache."""
+    _, manifest = _found(path)
+    if manifest is None:
+        return None
+    return [_version_changed(manifest)] if isinstance(manifest, int) else changes(manifest.key, key)
 
 
 # The lock.
 
 
 @contextlib.contextmanager
-def locked(path: str) -> Iterator[Callable[[str], None]]:
-    """Hold the lock of the cache at `path`. Yields a function that reports the progress to waiting processes.
+def locked(path: str) -> Iterator[None]:
+    """Hold the lock of the cache at `path`, and remove what a builder has left that died.
 
     The system releases the lock when its holder dies. Raises RecordFileError if the lock file cannot be written, or if
     this thread holds the lock, because the data of a cache use it.
@@ -85,24 +167,15 @@ def locked(path: str) -> Iterator[Callable[[str], None]]:
             f"the data of the cache {path!r} uses this cache while it is built from them, so both would wait for ever. "
             f"Read the original data there, or give the inner cache another path."
         )
-    try:
-        lock = _acquired(name, path)
-    except (OSError, NotImplementedError) as error:
-        reason = getattr(error, "strerror", None) or error
-        cure = cure_of_writing(error) if isinstance(error, OSError) else ""
-        cure = cure or "Choose a writable folder on a local disk."
-        raise RecordFileError(f"cannot lock the cache {path!r} with {name!r}: {reason}. {cure}") from error
-
-    def report(how_far: str) -> None:
-        note = {"pid": os.getpid(), "host": socket.gethostname(), "how_far": how_far}
-        # Only people read it, so a full disk must not end the build here.
-        with contextlib.suppress(OSError), open(name, "w", encoding="utf-8") as file:
-            json.dump(note, file)
-
+    lock = _acquired(name, path)
     try:
         _held.add(key)
-        report("started")
-        yield report
+        # Only people read it, so a full disk must not end the build here.
+        with contextlib.suppress(OSError), open(name, "w", encoding="utf-8") as file:
+            file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        with writing(path):
+            _remove_remains(path)
+        yield
     finally:
         _held.discard(key)
         # While it is held: a process that has opened this file then finds that it has no name, and opens the next one.
@@ -114,213 +187,96 @@ def locked(path: str) -> Iterator[Callable[[str], None]]:
 def _acquired(name: str, path: str) -> Any:
     import filelock  # 30 ms, for those who build a cache
 
-    lock, wait_secs = filelock.FileLock(name), 0.0
-    while True:
+    lock = filelock.FileLock(name)
+    try:
         try:
-            lock.acquire(timeout=wait_secs, poll_interval=_TRY_SECS)
-            return lock
+            lock.acquire(timeout=0)
         except filelock.Timeout:
-            wait_secs = _LOG_SECS
             logging.warning("waiting for the cache %s: %s", path, _holder(name))
+            lock.acquire(poll_interval=_TRY_SECS)
+    except (OSError, NotImplementedError) as error:
+        reason = getattr(error, "strerror", None) or error
+        cure = cure_of_writing(error) if isinstance(error, OSError) else ""
+        cure = cure or "Choose a writable folder on a local disk."
+        raise RecordFileError(f"cannot lock the cache {path!r} with {name!r}: {reason}. {cure}") from error
+    return lock
 
 
 def _holder(name: str) -> str:
-    try:
-        with open(name, encoding="utf-8") as file:
-            note = json.load(file)
-        message = f"process {note['pid']} on {note['host']} is building it ({note['how_far']})"
-    except (OSError, ValueError, KeyError, TypeError):
-        return "another process is building it"
-    if note["pid"] in (os.getpid(), os.getppid()):
-        message += ". If its data use this cache, both wait for ever"
-    return message
+    text = ""
+    with contextlib.suppress(OSError, ValueError), open(name, encoding="utf-8") as file:
+        text = file.read()
+    own = any(text.startswith(f"process {pid} on ") for pid in (os.getpid(), os.getppid()))
+    return f"{text or 'another process'} is building it" + ". If its data use this cache, both wait for ever" * own
 
 
-# Reading.
-
-
-def opened(path: str) -> Manifest:
-    """Return the manifest of the cache at `path`.
-
-    Raises RecordFileError if there is none, or one of another version of the format.
-    """
-    manifest = _found(path)
-    if manifest is None:
-        raise RecordFileError(
-            f"found no cache at path {path!r} (current folder: {os.getcwd()}), expected a folder that cached() has "
-            f"built. Check the path, or build the cache with cached()."
-        )
-    if isinstance(manifest, int):
-        raise RecordFileError(f"{path!r} is a cache of {_version_changed(manifest)}. Build it again with cached().")
-    return manifest
-
-
-def _found(path: str) -> Manifest | int | None:
-    manifest = manifest_in(path)
-    if manifest is not None:
-        return manifest
-    try:
-        names = os.listdir(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise cannot_read(f"the cache {path!r}", error) from error
-    if names:
-        raise RecordFileError(f"{path!r} is a folder without a {MANIFEST}, so it is not a cache. Choose another path.")
-    return None
-
-
-def mapped(path: str) -> tuple[Manifest, list[Column]]:
-    """Map the files of the cache at `path`. All belong to one cache, even if it is replaced meanwhile.
-
-    Raises RecordFileError if there is no cache, or a file is missing or was changed.
-    """
-    manifest = opened(path)
-    for _ in range(_TRIES):
-        try:
-            return manifest, [Column(path, component) for component in manifest.components]
-        except RecordFileError:
-            before, manifest = manifest, opened(path)
-            if manifest == before:
-                raise
-    raise RecordFileError(
-        f"the cache {path!r} was replaced each of the {_TRIES} times that it was opened. Do several programs build it "
-        f"from different data? Give each of them its own path."
-    )
-
-
-def damaged(path: str, manifest: Manifest, progress: Callable[[int], Any]) -> list[str] | None:
-    """Read all files of a cache, and describe those that were changed. `progress` gets the bytes of each file.
-
-    Returns None if another cache has replaced it meanwhile.
-    """
-    problems = []
-    for file in manifest.files:
-        try:
-            MappedArray(path, file, verified=True)
-        except RecordFileError as error:
-            problems.append(str(error))
-        progress(file.size)
-    return None if problems and opened(path) != manifest else problems
-
-
-def _version_changed(version: int) -> str:
-    return f"format version {version}, and this release reads version {FORMAT_VERSION}"
-
-
-def reasons_to_build(path: str, key: dict[str, Any]) -> list[str] | None:
-    """Return why the cache at `path` is out of date: an empty list if it is not, None if there is no cache."""
-    manifest = _found(path)
-    if manifest is None:
-        return None
-    return [_version_changed(manifest)] if isinstance(manifest, int) else changes(manifest.key, key)
-
-
-# Writing.
-
-
-def building_folder(path: str) -> str:
-    """Return the folder in which the cache of `path` is built."""
-    return _beside(path, ".building")
-
-
-def remove_remains(path: str) -> None:
-    """Remove an unfinished build that will not be continued."""
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(building_folder(path))
-
-
-def commit(path: str, manifest: Manifest) -> None:
-    """Write the manifest of the cache that was built, and move it to `path`, replacing the cache that is there."""
-    building, files = building_folder(path), [file.name for file in manifest.files]
-    for name in set(os.listdir(building)).difference(files):
-        # The progress, and what a builder has left that was killed while it saved that.
-        os.unlink(os.path.join(building, name))
-    _write_whole(os.path.join(building, MANIFEST), manifest.text())
-    if _found(path) is None:
-        os.rename(building, path)
-        sync_folder(os.path.dirname(path) or os.curdir)
-        return
-    for name in files:
-        os.rename(os.path.join(building, name), os.path.join(path, name))
-    sync_folder(path)
-    os.rename(os.path.join(building, MANIFEST), os.path.join(path, MANIFEST))
-    sync_folder(path)
-    remove_replaced(path)
-
-
-def has_replaced(path: str) -> bool:
-    """Whether a builder died after it replaced a cache, and before it removed the files of the old one."""
-    try:
-        return not os.listdir(building_folder(path))
-    except FileNotFoundError:
-        return False
-
-
-def remove_replaced(path: str) -> None:
-    """Remove the files of an older cache, and the empty folder in which the new one was built."""
-    manifest = manifest_in(path)
-    if isinstance(manifest, Manifest):
-        files = {file.name for file in manifest.files}
-        for name in os.listdir(path):
-            if is_own_file(name) and name not in files:
-                os.unlink(os.path.join(path, name))
-    os.rmdir(building_folder(path))
-
-
-def save_progress(path: str, progress: dict[str, Any]) -> None:
-    """Save the progress of the build. Its records are on the disk already."""
-    _write_whole(os.path.join(building_folder(path), _PROGRESS), json.dumps(progress))
-
-
-def saved_progress(path: str, key: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the progress of a builder that has died, if its data had the same key; else None."""
-    building = building_folder(path)
-    try:
-        with open(os.path.join(building, _PROGRESS), encoding="utf-8") as file:
-            progress: dict[str, Any] = json.load(file)
-        # Files without a token may have the names of those of a cache that has come meanwhile.
-        if progress["key"] != key or not (progress["token"] or _found(path) is None):
-            return None
-        written = [file for component in progress["records"]["components"] for file in component["files"]["written"]]
-        sizes = [os.path.getsize(os.path.join(building, name)) for name, _ in written]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return progress if all(size >= HEADER_BYTES + least for size, (_, least) in zip(sizes, written)) else None
-
-
-def _write_whole(path: str, text: str) -> None:
-    with replacing(path, durable=True) as file:
-        file.write(text.encode())
+# Writing. All of this happens with the lock.
 
 
 @contextlib.contextmanager
-def writing(owner: str, path: str) -> Iterator[None]:
+def replacing_cache(path: str) -> Iterator[str]:
+    """Yield a new folder for a cache. On success it takes the place of what is at `path`, else it is removed."""
+    building = _building(path)
+    with writing(path):
+        os.mkdir(building)
+    try:
+        yield building
+        with writing(path):
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(path, _replaced(path))
+            os.rename(building, path)
+            sync_folder(os.path.dirname(path) or os.curdir)
+    finally:
+        with contextlib.suppress(OSError):
+            _remove_remains(path)
+
+
+def write_manifest(folder: str, manifest: Manifest) -> None:
+    """Write the manifest of a new cache. All its other files are on the disk already."""
+    with replacing(os.path.join(folder, MANIFEST), durable=True) as file:
+        file.write(manifest.text().encode())
+
+
+def has_remains(path: str) -> bool:
+    """Whether a builder replaces the cache at `path` now, or died while it did."""
+    return os.path.exists(_replaced(path))
+
+
+def _remove_remains(path: str) -> None:
+    """Remove an unfinished build and a replaced cache. A cache that is not replaced yet gets its name back."""
+    replaced = _replaced(path)
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(_building(path))
+    if not os.path.exists(replaced):
+        return
+    if not os.path.exists(path):
+        os.rename(replaced, path)
+        return
+    # Files that are no part of the cache stay.
+    for name in os.listdir(replaced):
+        if _OWN_FILE.fullmatch(name):
+            os.unlink(os.path.join(replaced, name))
+        else:
+            os.rename(os.path.join(replaced, name), os.path.join(path, name))
+    os.rmdir(replaced)
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[None]:
     """Turn errors of the file system into a RecordFileError that names the cache."""
     try:
         yield
     except RecordFileError:
         raise
     except OSError as error:
-        problem = f"{error.strerror or error}{free_text(os.path.dirname(path)) if error.errno in NO_ROOM else ''}."
+        room = free_text(os.path.dirname(path)) if error.errno in NO_ROOM else ""
         cure = cure_of_writing(error)
-        blocked = _file_above(path)
-        if blocked is not None:
-            problem, cure = f"its parent {blocked!r} is a file, not a folder.", "Choose another path."
         refused = RecordFileError(
-            f"{owner} cannot write the cache {path!r}: {' '.join(filter(None, [problem, cure]))} What was at that path "
-            f"before is unchanged."
+            f"cannot write the cache {path!r}: {error.strerror or error}{room}.{' ' * bool(cure)}{cure} What "
+            f"was at that path before is unchanged."
         )
         refused.errno = error.errno
         raise refused from error
-
-
-def _file_above(path: str) -> str | None:
-    """Return the first parent of a path that is not a folder."""
-    parent = os.path.dirname(path)
-    while parent and not os.path.lexists(parent):
-        parent = os.path.dirname(parent)
-    return parent if parent and not os.path.isdir(parent) else None
 
 
 def remove(path: str) -> Manifest | int | None:
@@ -329,22 +285,20 @@ def remove(path: str) -> Manifest | int | None:
     Returns None if a builder has left something, but no cache. Raises RecordFileError if there is nothing to remove, or
     the folder has other files.
     """
+    has_begun = os.path.exists(_building(path))
     with locked(path):
         manifest = manifest_in(path)
         if manifest is None:
-            if not os.path.isdir(building_folder(path)):
+            if not has_begun:
                 raise RecordFileError(f"found no cache at {path!r}, so nothing was removed. Check the path.")
-            remove_remains(path)
             return None
-        others = [name for name in os.listdir(path) if name != MANIFEST and not is_own_file(name)]
+        others = [name for name in os.listdir(path) if not _OWN_FILE.fullmatch(name)]
         if others:
             raise RecordFileError(
                 f"the folder {path!r} has {shown(min(others))}, which is not part of the cache, so nothing was "
                 f"removed. Move it away first."
             )
         # Renamed first, so a process that dies here leaves no partial cache.
-        remove_remains(path)
-        os.rename(path, building_folder(path))
-        os.unlink(os.path.join(building_folder(path), MANIFEST))
-        remove_remains(path)
+        os.rename(path, _building(path))
+        _remove_remains(path)
     return manifest
