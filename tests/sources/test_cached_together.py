@@ -316,7 +316,7 @@ def test_what_the_data_starts_says_for_whom_it_waits(tmp_path: Path, kind: str) 
 
     def data() -> Iterator[int]:
         line = first_line()
-        waits = rf"waiting for the cache .*outer: process {os.getpid()} on .* is building it\. If its data use this"
+        waits = rf"waiting for the cache .*outer: process {os.getpid()} on .* is building it\. If its data use it, both"
         assert re.search(waits, line), line
         yield 1
 

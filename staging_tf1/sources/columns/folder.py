@@ -12,7 +12,6 @@ import re
 import shutil
 import socket
 import stat
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,10 +27,6 @@ from staging_tf1.sources.columns.manifest import FORMAT_VERSION, MANIFEST, Manif
 from staging_tf1.sources.files.os_errors import cure_of_writing
 
 _OWN_FILE = re.compile(rf"\d{{3,}}(-\w+)?(\.(starts|shapes|strings))?\.npy|{re.escape(MANIFEST)}", re.ASCII)
-# Seconds between two tries to take a lock.
-_TRY_SECS = 0.1
-# The caches that are being built: by the thread, which is the same in a fork of it, and the path.
-_held: set[tuple[int, str]] = set()
 
 
 def cache_path(owner: str, argument: str, value: Any) -> str:
@@ -161,15 +156,9 @@ def locked(path: str) -> Iterator[None]:
     The system releases the lock when its holder dies. Raises RecordFileError if the lock file cannot be written, or if
     this thread holds the lock, because the data of a cache use it.
     """
-    name, key = _beside(path, ".lock"), (threading.get_ident(), os.path.realpath(path))
-    if key in _held:
-        raise RecordFileError(
-            f"the data of the cache {path!r} uses this cache while it is built from them, so both would wait for ever. "
-            f"Read the original data there, or give the inner cache another path."
-        )
+    name = _beside(path, ".lock")
     lock = _acquired(name, path)
     try:
-        _held.add(key)
         # Only people read it, so a full disk must not end the build here.
         with contextlib.suppress(OSError), open(name, "w", encoding="utf-8") as file:
             file.write(f"process {os.getpid()} on {socket.gethostname()}")
@@ -177,7 +166,6 @@ def locked(path: str) -> Iterator[None]:
             _remove_remains(path)
         yield
     finally:
-        _held.discard(key)
         # While it is held: a process that has opened this file then finds that it has no name, and opens the next one.
         with contextlib.suppress(OSError):
             os.unlink(name)
@@ -193,12 +181,18 @@ def _acquired(name: str, path: str) -> Any:
             lock.acquire(timeout=0)
         except filelock.Timeout:
             logging.warning("waiting for the cache %s: %s", path, _holder(name))
-            lock.acquire(poll_interval=_TRY_SECS)
+            lock.acquire()
     except (OSError, NotImplementedError) as error:
-        reason = getattr(error, "strerror", None) or error
         cure = cure_of_writing(error) if isinstance(error, OSError) else ""
-        cure = cure or "Choose a writable folder on a local disk."
-        raise RecordFileError(f"cannot lock the cache {path!r} with {name!r}: {reason}. {cure}") from error
+        raise RecordFileError(
+            f"cannot lock the cache {path!r} with {name!r}: {getattr(error, 'strerror', None) or error}. "
+            f"{cure or 'Choose a writable folder on a local disk.'}"
+        ) from error
+    except RuntimeError as error:
+        raise RecordFileError(
+            f"the data of the cache {path!r} uses this cache while it is built from them, so both would wait for ever. "
+            f"Read the original data there, or give the inner cache another path."
+        ) from error
     return lock
 
 
@@ -206,8 +200,8 @@ def _holder(name: str) -> str:
     text = ""
     with contextlib.suppress(OSError, ValueError), open(name, encoding="utf-8") as file:
         text = file.read()
-    own = any(text.startswith(f"process {pid} on ") for pid in (os.getpid(), os.getppid()))
-    return f"{text or 'another process'} is building it" + ". If its data use this cache, both wait for ever" * own
+    is_own = text.startswith((f"process {os.getpid()} on ", f"process {os.getppid()} on "))
+    return f"{text or 'another process'} is building it{'. If its data use it, both wait for ever' * is_own}"
 
 
 # Writing. All of this happens with the lock.

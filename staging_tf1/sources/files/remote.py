@@ -115,7 +115,7 @@ class RemoteFile:
         What may pass is tried again. That function raises RecordFileError if a range cannot be read, or if the file has
         changed.
         """
-        reads = _read(self, _Store(self.given, self.timeout_secs), list(zip(starts, ends)))
+        reads = _read(self, list(zip(starts, ends)))
         return functools.partial(_awaited, asyncio.run_coroutine_threadsafe(reads, _loop()), self.url)
 
     def begin_frames(self, starts: Any, ends: Any) -> Callable[[], list[bytes]]:
@@ -171,16 +171,17 @@ def url_read_by(ident: int | None) -> str:
     return "" if ident is None else _read_by.get(ident, "")
 
 
-async def _read(file: RemoteFile, store: _Store, ranges: list[tuple[int, int]]) -> list[bytes]:
+async def _read(file: RemoteFile, ranges: list[tuple[int, int]]) -> list[bytes]:
+    store = _Store(file.given, file.timeout_secs)
     # Requests of one read share the line.
-    nbytes = sum(end - start for start, end in ranges)
+    secs = sum(end - start for start, end in ranges) / _BYTES_PER_SEC
     try:
-        blocks = await asyncio.gather(*(_retried(_range, file, store, start, end, nbytes) for start, end in ranges))
+        blocks = await asyncio.gather(*(_retried(_range, file, store, start, end, secs) for start, end in ranges))
         # A store delivers what is there now. A look after the read tells that it was the same file.
-        await _check_unchanged(file, store)
+        await _retried(_check_unchanged, file, store)
     except Exception as error:
-        if _is_final(error) and not isinstance(error, RecordFileError):
-            # If it has changed, that is the reason.
+        if not isinstance(error, (RecordFileError, _Slow)):
+            # If the file has changed, that is the reason.
             try:
                 await _check_unchanged(file, store)
             except RecordFileError as reason:
@@ -191,37 +192,28 @@ async def _read(file: RemoteFile, store: _Store, ranges: list[tuple[int, int]]) 
     return blocks
 
 
-async def _range(file: RemoteFile, store: _Store, start: int, end: int, nbytes: int) -> bytes:
+async def _range(file: RemoteFile, store: _Store, start: int, end: int, secs: float) -> bytes:
     if start == end:
         return b""
-    data: bytes = await store.call("cat_file", file.path, start=start, end=end, secs=nbytes / _BYTES_PER_SEC)
+    data: bytes = await store.call("cat_file", file.path, start=start, end=end, secs=secs)
     if len(data) == end - start:
         return data
-    await _check_unchanged(file, store)
     if len(data) == file.size:
-        raise _WholeFile(
+        raise _Slow(
             f"the server sent the whole file in place of bytes {start} to {end}. Records are read by ranges: use a "
             f"server that supports them, or copy the file to this machine."
         )
     raise OSError(f"got {len(data)} bytes, expected {end - start}")
 
 
-class _OneMoreTry(OSError):
-    """A failure that takes long each time, so that only one more try is made."""
-
-
-class _NoAnswer(_OneMoreTry):
-    """A request took longer than its time limit."""
-
-
-class _WholeFile(_OneMoreTry):
-    """The server answered with the whole file."""
+class _Slow(OSError):
+    """A failure that takes long each time, so that only one more try is made. Its message has the cure."""
 
 
 async def _check_unchanged(file: RemoteFile, store: _Store) -> None:
     # A proxy may answer wrongly once.
     for _ in range(2):
-        now = await _retried(store.info, file.path)
+        now = await store.info(file.path)
         size, version = now.get("size"), _text(now.get(file.version_key, file.version))
         if (size, version) == (file.size, file.version):
             return
@@ -234,7 +226,7 @@ async def _check_unchanged(file: RemoteFile, store: _Store) -> None:
 
 
 def _text(version: Any) -> str:
-    # A listing may have a time as a number, and the file itself as an object.
+    """Format a version alike, whether it comes from a listing or from the file itself."""
     return str(version.timestamp() if hasattr(version, "timestamp") else version).strip('"')
 
 
@@ -248,7 +240,7 @@ class _Store:
     async def call(self, method: str, *args: Any, secs: float = 0.0, **options: Any) -> Any:
         """Call a method of the driver: a coroutine, or in a thread, which has a file system of its own.
 
-        `secs` is how much longer it may take than other calls. Raises _NoAnswer if it takes longer.
+        `secs` is how much longer it may take than other calls. Raises _Slow if it takes longer.
         """
         if self.files.async_impl:
             request = getattr(self.files, f"_{method}")(*args, **options)
@@ -262,7 +254,10 @@ class _Store:
         finally:
             task.cancel()
         if not done:
-            raise _NoAnswer(f"the server did not finish its answer within {limit:.4g} s")
+            raise _Slow(
+                f"the server did not finish its answer within {limit:.4g} s. Check the server and the network. If they "
+                f"are slow, give the source more time: timeout_secs=."
+            )
         return task.result()
 
     async def info(self, path: str) -> dict[str, Any]:
@@ -402,9 +397,9 @@ async def _retried(call: Callable[..., Awaitable[_Result]], *args: Any, **option
         try:
             return await call(*args, **options)
         except Exception as error:
-            if _is_final(error) or (failed and isinstance(error, _OneMoreTry)):
+            if _is_final(error) or (failed and isinstance(error, _Slow)):
                 raise
-            failed = isinstance(error, _OneMoreTry)
+            failed = isinstance(error, _Slow)
         # Many requests that failed together are not repeated together.
         await asyncio.sleep(wait * _random.uniform(0.5, 1))
     return await call(*args, **options)
@@ -420,12 +415,9 @@ def _is_final(error: Exception) -> bool:
 def _status(error: BaseException | None) -> int | None:
     """Return the HTTP status of an answer that became an exception of a driver; None if there is none."""
     while error is not None:
-        response = getattr(error, "response", None)  # of botocore
-        found = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
         for name in ("status", "code", "status_code"):
-            found = getattr(error, name, None) if found is None else found
-        if isinstance(found, int):
-            return found
+            if isinstance(found := getattr(error, name, None), int):
+                return found
         # Drivers turn an answer into an OSError. The cause of another exception may be about one of the driver's parts.
         error = error.__cause__ if type(error).__module__ == "builtins" else None
     return None
@@ -439,13 +431,8 @@ def _reason(error: Exception) -> str:
 def _failure(url: str, error: Exception) -> RecordFileError:
     if isinstance(error, RecordFileError):
         return error
-    if isinstance(error, _WholeFile):
-        return RecordFileError(f"{url}: {error}")
-    if isinstance(error, _NoAnswer):
-        return RecordFileError(
-            f"cannot read {url}, tried 2 times: {error}. Check the server and the network. If they are slow, give the "
-            f"source more time: timeout_secs=."
-        )
+    if isinstance(error, _Slow):
+        return RecordFileError(f"cannot read {url}, tried 2 times: {error}")
     status = _status(error)
     if status in (401, 403) or isinstance(error, PermissionError):
         return RecordFileError(
