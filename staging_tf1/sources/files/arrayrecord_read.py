@@ -76,24 +76,14 @@ class ArrayRecordFiles:
             copies = LocalCopies(cache_dir())
         states, counts, group_sizes = [], [], []
         for path, name in zip(files, names):
-            local = _local_path(path, copies)
-            try:
-                file = _OpenFile(local, name, reader)
-            except (CorruptRecordError, RecordFileError):
-                if copies is None or isinstance(path, str):
-                    raise
-                # The server may have sent something else.
-                copies.remove(local)
-                file = _OpenFile(_local_path(path, copies), name, reader)
+            file = _opened(path, name, copies, reader)
             states.append(file.state)
             counts.append(file.num_records)
             group_sizes.append(file.group_size)
         self.group_sizes = group_sizes
         self._numbers = RecordNumbers(counts)
         # Files are reopened for reading, because each open file holds its index in memory.
-        self._open = OpenFiles(
-            lambda number: _OpenFile(_local_path(files[number], copies), names[number], reader, states[number])
-        )
+        self._open = OpenFiles(lambda number: _opened(files[number], names[number], copies, reader, states[number]))
 
     @property
     def num_records(self) -> int:
@@ -140,17 +130,24 @@ class ArrayRecordFiles:
         return rows, errors
 
 
-def _local_path(path: str | RemoteFile, copies: LocalCopies | None) -> str:
+def _opened(
+    path: str | RemoteFile, name: str, copies: LocalCopies | None, reader: Any, state: tuple[int, int] | None = None
+) -> _OpenFile:
     if isinstance(path, str):
-        return path
+        return _OpenFile(path, name, reader, state)
     assert copies is not None
-    copy = copies.copy(path)
-    if copy is None:
-        raise RecordFileError(
-            f"ArrayRecord file {path} does not fit into the folder {copies.folder!r} beside the others of this source, "
-            f"and ArrayRecord files are read from local copies. Raise local_cache_bytes={copies.limit_bytes}."
-        )
-    return copy
+    place = copies
+
+    def of_copy(copy: str | None) -> _OpenFile:
+        if copy is None:
+            raise RecordFileError(
+                f"ArrayRecord file {path} does not fit into the folder {place.folder!r} beside the others of this "
+                f"source, and ArrayRecord files are read from local copies. Raise "
+                f"local_cache_bytes={place.limit_bytes}."
+            )
+        return _OpenFile(copy, name, reader, state)
+
+    return place.used(path, of_copy)
 
 
 class _OpenFile(OpenFile):

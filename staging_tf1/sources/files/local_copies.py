@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from staging_tf1 import arguments
-from staging_tf1.errors import RecordFileError
+from staging_tf1.errors import CorruptRecordError, RecordFileError
 from staging_tf1.progress import SILENT_SECS, progress_bar
 from staging_tf1.replacing import replacing_path
 from staging_tf1.sources.files.remote import RemoteFile
@@ -15,6 +17,8 @@ from staging_tf1.sources.files.remote import RemoteFile
 __all__ = ["LocalCopies"]
 
 _SUFFIX = ".copy"
+
+_Result = TypeVar("_Result")
 
 
 class LocalCopies:
@@ -41,28 +45,49 @@ class LocalCopies:
         """
         import filelock  # 30 ms, for those who read remote files
 
-        path = os.path.join(self.folder, f"{file.local_name}-{file.size}-{file.stamp:014x}{_SUFFIX}")
+        path = self._path_of(file)
         try:
             os.makedirs(self.folder, exist_ok=True)
             with filelock.FileLock(os.path.join(self.folder, ".lock")):
                 if not os.path.exists(path):
                     if not self._has_room(file):
                         return None
-                    with replacing_path(path) as temporary:
-                        copy_to(file, temporary, delay_secs)
-                os.utime(path)
+                    bar = progress_bar(f"copy {file.url}", file.size, "B", delay_secs)
+                    with replacing_path(path) as temporary, bar:
+                        file.copy_to(temporary, bar.update)
+                # By itself the system counts in ticks of milliseconds.
+                now = time.time_ns()
+                os.utime(path, ns=(now, now))
         except RecordFileError:
             raise
         except OSError as error:
-            raise RecordFileError(f"cannot copy {file.url} to the folder {self.folder!r}: {error.strerror}.") from error
+            raise RecordFileError(
+                f"cannot copy {file.url} to the folder {self.folder!r}: {error.strerror}. Choose a writable folder "
+                f"with room for it: local_cache= of the source, or else STAGING_TF1_CACHE."
+            ) from error
         self._own.add(path)
         return path
 
-    def remove(self, path: str) -> None:
-        """Remove a copy that is no copy of its file."""
+    def used(self, file: RemoteFile, use: Callable[[str | None], _Result], delay_secs: float = SILENT_SECS) -> _Result:
+        """Return `use(path)` of a copy. If it is corrupt, it is made again once: a server may send something else."""
+        path = self.copy(file, delay_secs)
+        try:
+            return use(path)
+        except (CorruptRecordError, RecordFileError):
+            if path is None:
+                raise
+        self.remove(file)
+        return use(self.copy(file, delay_secs))
+
+    def remove(self, file: RemoteFile) -> None:
+        """Remove the copy of a file."""
+        path = self._path_of(file)
         self._own.discard(path)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
+
+    def _path_of(self, file: RemoteFile) -> str:
+        return os.path.join(self.folder, f"{file.local_name}-{file.size}-{file.stamp:014x}{_SUFFIX}")
 
     def _has_room(self, file: RemoteFile) -> bool:
         """Remove what killed processes have left, and the oldest copies, until there is room. Called with the lock."""
@@ -87,12 +112,6 @@ class LocalCopies:
             os.unlink(path)
             room += size
         return True
-
-
-def copy_to(file: RemoteFile, path: str, delay_secs: float) -> None:
-    """Write the content of a remote file to a new local file, with a progress bar."""
-    with progress_bar(f"copy {file.url}", file.size, "B", delay_secs) as bar:
-        file.copy_to(path, bar.update)
 
 
 def checked(owner: str, folder: Any, limit_bytes: Any) -> LocalCopies | None:

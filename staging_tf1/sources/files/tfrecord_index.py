@@ -12,16 +12,17 @@ import contextlib
 import dataclasses
 import hashlib
 import os
-import tempfile
+import secrets
+import shutil
 from typing import IO, Any
 
 import numpy as np
 
 from staging_tf1.arguments import cache_dir, kind_of_file
-from staging_tf1.errors import CorruptRecordError, RecordFileError, StagingWarning, warn
+from staging_tf1.errors import RecordFileError, StagingWarning, warn
 from staging_tf1.progress import SILENT_SECS, progress_bar
 from staging_tf1.replacing import replacing
-from staging_tf1.sources.files.local_copies import LocalCopies, copy_to
+from staging_tf1.sources.files.local_copies import LocalCopies
 from staging_tf1.sources.files.os_errors import check_regular, cure_of
 from staging_tf1.sources.files.remote import RemoteFile
 from staging_tf1.sources.files.tfrecord_frames import scan
@@ -110,21 +111,12 @@ def open_index(
     """
     file = path if isinstance(path, RemoteFile) else _LocalFile.at(os.fspath(path))
     index = None if force else _existing(file, skip_corrupt)
-    if copies is None or not isinstance(file, RemoteFile) or (index is not None and index.data_path != index.path):
-        return index or _create(file, skip_corrupt, delay_secs)
-    copy = copies.copy(file, delay_secs)
-    try:
-        index = index or _create(file, skip_corrupt, delay_secs, copy)
-    except CorruptRecordError:
-        if copy is None:
-            raise
-        # The server may have sent something else.
-        copies.remove(copy)
-        copy = copies.copy(file, delay_secs)
-        index = _create(file, skip_corrupt, delay_secs, copy)
-    if copy is not None and index.data_path != index.path:  # unpacked
-        os.unlink(copy)
+    if not isinstance(file, RemoteFile):
+        return index or _create_from(file.url, file, skip_corrupt, delay_secs)
+    index = index or _create(file, skip_corrupt, delay_secs, copies)
+    if copies is None or index.data_path != index.path:  # unpacked
         return index
+    copy = copies.copy(file, delay_secs)
     return index if copy is None else dataclasses.replace(index, data_path=copy)
 
 
@@ -225,32 +217,26 @@ def _unpacked_path(path: str) -> str:
     return path.removesuffix(INDEX_SUFFIX) + UNPACKED_SUFFIX
 
 
-def _create(file: _File, skip_corrupt: bool, delay_secs: float, copy: str | None = None) -> RecordIndex:
-    """Create the index of a file. `copy` is that of a remote one, if it has been copied."""
-    if not isinstance(file, RemoteFile):
-        return _create_from(file.url, file, skip_corrupt, delay_secs)
-    if copy is not None:
-        return _create_from(copy, file, skip_corrupt, delay_secs)
-    folder = cache_dir()
-    try:
-        os.makedirs(folder, exist_ok=True)
-        # Found by no other process, and not renamed.
-        with tempfile.TemporaryDirectory(prefix=".index-", dir=folder) as temporary:
-            copy_to(file, copy := os.path.join(temporary, "copy"), delay_secs)
-            with contextlib.suppress(CorruptRecordError):
-                index = _create_from(copy, file, skip_corrupt, delay_secs)
-                if not index.damaged:
-                    return index
-            # The server may have sent something else.
-            copy_to(file, copy := os.path.join(temporary, "again"), delay_secs)
-            return _create_from(copy, file, skip_corrupt, delay_secs)
-    except RecordFileError:
-        raise
-    except OSError as error:
-        raise RecordFileError(
-            f"cannot copy {file.url} to the cache folder {folder} to index it: {error.strerror}. Set "
-            f"STAGING_TF1_CACHE to a folder with room for it."
-        ) from error
+def _create(file: RemoteFile, skip_corrupt: bool, delay_secs: float, copies: LocalCopies | None) -> RecordIndex:
+    """Create the index of a remote file from a copy: one in `copies` if there is room, or else a temporary one."""
+    # The first copy must be whole: the server may have sent something else.
+    skips = iter((False, skip_corrupt))
+
+    def of_copy(copy: str | None) -> RecordIndex | None:
+        return None if copy is None else _create_from(copy, file, next(skips), delay_secs)
+
+    index = None if copies is None else copies.used(file, of_copy, delay_secs)
+    if copies is not None and index is not None and index.data_path != index.path:  # unpacked
+        copies.remove(file)
+    if index is None:
+        # Found by no other process.
+        folder = os.path.join(cache_dir(), f".index-{secrets.token_hex(8)}")
+        try:
+            index = LocalCopies(folder).used(file, of_copy, delay_secs)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    assert index is not None
+    return index
 
 
 def _create_from(source: str, file: _File, skip_corrupt: bool, delay_secs: float) -> RecordIndex:
