@@ -14,7 +14,7 @@ from staging_tf1.sources.batches import Options
 from staging_tf1.sources.files.arrayrecord_read import ArrayRecordFiles
 from staging_tf1.sources.files.local_copies import checked
 from staging_tf1.sources.files.record_paths import matching_files
-from staging_tf1.sources.files.remote import checked_timeout
+from staging_tf1.sources.files.store import checked_timeout
 from staging_tf1.sources.serialized import Parsing, SerializedSource
 from staging_tf1.sources.transform import Transform
 

@@ -10,7 +10,7 @@ from staging_tf1.arguments import choice, flag
 from staging_tf1.sources.batches import Options
 from staging_tf1.sources.files.local_copies import checked
 from staging_tf1.sources.files.record_paths import matching_files
-from staging_tf1.sources.files.remote import checked_timeout
+from staging_tf1.sources.files.store import checked_timeout
 from staging_tf1.sources.files.tfrecord_index import open_index
 from staging_tf1.sources.files.tfrecord_read import RecordFiles
 from staging_tf1.sources.serialized import Parsing, SerializedSource

@@ -22,7 +22,7 @@ from staging_tf1 import sources
 from staging_tf1.cli.main import main
 from staging_tf1.errors import CorruptRecordError, RecordFileError, ResumeError, StagingWarning
 from staging_tf1.sources import ArrayRecordSource, TFRecordSource
-from staging_tf1.sources.files import remote
+from staging_tf1.sources.files import store
 from staging_tf1.testing import assert_deterministic, assert_resumes_everywhere, assert_works_in_processes
 
 pytest.importorskip("aiohttp")
@@ -38,7 +38,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Try again at once."""
-    monkeypatch.setattr(remote, "_WAITS", (0.0,) * 4)
+    monkeypatch.setattr(store, "_WAITS", (0.0,) * 4)
 
 
 @pytest.fixture

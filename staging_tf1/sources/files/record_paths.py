@@ -9,7 +9,8 @@ from typing import Any
 from staging_tf1 import arguments
 from staging_tf1.errors import RecordFileError, StagingWarning, warn
 from staging_tf1.sources.files.os_errors import check_regular
-from staging_tf1.sources.files.remote import TIMEOUT_SECS, RemoteFile, resolved
+from staging_tf1.sources.files.remote import RemoteFile, resolved
+from staging_tf1.sources.files.store import TIMEOUT_SECS
 from staging_tf1.sources.files.tfrecord_index import INDEX_SUFFIX, UNPACKED_SUFFIX
 
 __all__ = ["local_files", "matching_files"]

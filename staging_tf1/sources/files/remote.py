@@ -1,7 +1,6 @@
 """`RemoteFile`: a file with a URL, listed, identified and read by ranges through the package `fsspec`.
 
-All requests run in fsspec's own thread, so those of a batch are under way at the same time. Drivers without coroutines
-run in threads of that loop.
+Requests go through a `Store`.
 """
 
 from __future__ import annotations
@@ -13,31 +12,35 @@ import functools
 import hashlib
 import importlib
 import os
-import random
 import re
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from staging_tf1 import arguments
 from staging_tf1.errors import RecordFileError
+from staging_tf1.sources.files.store import (
+    TIMEOUT_SECS,
+    SlowError,
+    Store,
+    failure,
+    open_driver,
+    reason_of,
+    retried,
+    submitted,
+)
 
 __all__ = [
     "RemoteFile",
-    "TIMEOUT_SECS",
-    "checked_timeout",
     "note_reads",
-    "open_driver",
     "resolved",
     "uploaded",
     "url_read_by",
     "versions_of",
 ]
 
-# How long a request may take, plus a second for each MiB that is read at the same time.
-TIMEOUT_SECS = 60.0
+# A request may take a second longer for each MiB that is read at the same time.
 _BYTES_PER_SEC = 1 << 20
 # A listing consists of many requests.
 _LISTING = 10
@@ -45,11 +48,6 @@ _LISTING = 10
 # What drivers call the entry that changes with the content. The first that a file has identifies it.
 _VERSIONS = """generation ETag etag Content-MD5 md5Hash content_md5 checksum VersionId version_id mtime LastModified
     Last-Modified last_modified updated modified modify blob_id sha created""".split()
-# Seconds before each further try. Most drivers try several times themselves; that of HTTP does not.
-_WAITS = (0.25, 0.5, 1.0, 2.0)
-# Of the statuses from 400 to 499, those that may pass: a time limit, a lock, too many requests.
-_TEMPORARY = (408, 423, 425, 429)
-_FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, ImportError, NotImplementedError, RecordFileError)
 _LOOKS = 64  # at the same time
 # A longer range is read by several requests.
 _BLOCK_BYTES = 8 << 20
@@ -61,9 +59,6 @@ _GAP_BYTES = 8 << 10
 _read_by: dict[int, str] = {}
 # Called with the URL that some thread waits for, or "".
 _noted: Callable[[str], object] = len
-
-# Not the generator of the user's program, which may have a seed.
-_random = random.Random()
 
 _Result = TypeVar("_Result")
 
@@ -116,7 +111,7 @@ class RemoteFile:
         changed.
         """
         reads = _read(self, list(zip(starts, ends)))
-        return functools.partial(_awaited, asyncio.run_coroutine_threadsafe(reads, _loop()), self.url)
+        return functools.partial(_awaited, submitted(reads), self.url)
 
     def begin_frames(self, starts: Any, ends: Any) -> Callable[[], list[bytes]]:
         """Do what `begin` does. Ranges close to each other are read by one request."""
@@ -172,15 +167,15 @@ def url_read_by(ident: int | None) -> str:
 
 
 async def _read(file: RemoteFile, ranges: list[tuple[int, int]]) -> list[bytes]:
-    store = _Store(file.given, file.timeout_secs)
+    store = Store(file.given, file.timeout_secs)
     # Requests of one read share the line.
     secs = sum(end - start for start, end in ranges) / _BYTES_PER_SEC
     try:
-        blocks = await asyncio.gather(*(_retried(_range, file, store, start, end, secs) for start, end in ranges))
+        blocks = await asyncio.gather(*(retried(_range, file, store, start, end, secs) for start, end in ranges))
         # A store delivers what is there now. A look after the read tells that it was the same file.
-        await _retried(_check_unchanged, file, store)
+        await retried(_check_unchanged, file, store)
     except Exception as error:
-        if not isinstance(error, (RecordFileError, _Slow)):
+        if not isinstance(error, (RecordFileError, SlowError)):
             # If the file has changed, that is the reason.
             try:
                 await _check_unchanged(file, store)
@@ -188,29 +183,25 @@ async def _read(file: RemoteFile, ranges: list[tuple[int, int]]) -> list[bytes]:
                 raise reason from error
             except Exception:
                 pass
-        raise _failure(file.url, error) from error
+        raise failure(file.url, error) from error
     return blocks
 
 
-async def _range(file: RemoteFile, store: _Store, start: int, end: int, secs: float) -> bytes:
+async def _range(file: RemoteFile, store: Store, start: int, end: int, secs: float) -> bytes:
     if start == end:
         return b""
     data: bytes = await store.call("cat_file", file.path, start=start, end=end, secs=secs)
     if len(data) == end - start:
         return data
     if len(data) == file.size:
-        raise _Slow(
+        raise SlowError(
             f"the server sent the whole file in place of bytes {start} to {end}. Records are read by ranges: use a "
             f"server that supports them, or copy the file to this machine."
         )
     raise OSError(f"got {len(data)} bytes, expected {end - start}")
 
 
-class _Slow(OSError):
-    """A failure that takes long each time, so that only one more try is made. Its message has the cure."""
-
-
-async def _check_unchanged(file: RemoteFile, store: _Store) -> None:
+async def _check_unchanged(file: RemoteFile, store: Store) -> None:
     # A proxy may answer wrongly once.
     for _ in range(2):
         now = await store.info(file.path)
@@ -228,77 +219,6 @@ async def _check_unchanged(file: RemoteFile, store: _Store) -> None:
 def _text(version: Any) -> str:
     """Format a version alike, whether it comes from a listing or from the file itself."""
     return str(version.timestamp() if hasattr(version, "timestamp") else version).strip('"')
-
-
-class _Store:
-    """The file system of a URL, for one thread that sends requests. `timeout_secs` is for each of them."""
-
-    def __init__(self, url: str, timeout_secs: float | None) -> None:
-        self._url, self.timeout_secs = url, timeout_secs
-        self.files, self.path = _file_system(url)
-
-    async def call(self, method: str, *args: Any, secs: float = 0.0, **options: Any) -> Any:
-        """Call a method of the driver: a coroutine, or in a thread, which has a file system of its own.
-
-        `secs` is how much longer it may take than other calls. Raises _Slow if it takes longer.
-        """
-        if self.files.async_impl:
-            request = getattr(self.files, f"_{method}")(*args, **options)
-        else:
-            request = asyncio.to_thread(lambda: getattr(_file_system(self._url)[0], method)(*args, **options))
-        limit = None if self.timeout_secs is None else self.timeout_secs + secs
-        task = asyncio.ensure_future(request)
-        try:
-            # Not wait_for, which waits until the driver has noticed, and raises what the driver may raise, too.
-            done, _ = await asyncio.wait({task}, timeout=limit)
-        finally:
-            task.cancel()
-        if not done:
-            raise _Slow(
-                f"the server did not finish its answer within {limit:.4g} s. Check the server and the network. If they "
-                f"are slow, give the source more time: timeout_secs=."
-            )
-        return task.result()
-
-    async def info(self, path: str) -> dict[str, Any]:
-        """Return what the store knows about a file now."""
-        self.files.invalidate_cache(path)
-        info: dict[str, Any] = await self.call("info", path)
-        return info
-
-
-def open_driver(owner: str, argument: str, url: str) -> None:
-    """Check that the driver of a URL is there. Raises ImportError with what to install, or ValueError."""
-    try:
-        importlib.import_module("fsspec")
-    except ImportError as error:
-        raise ImportError(
-            f"{owner} got {argument}={url!r}, and URLs need fsspec. Install it: pip install 'staging-tf1[remote]', and "
-            f"the driver of the store, such as s3fs, gcsfs or adlfs."
-        ) from error
-    try:
-        _file_system(url)
-    except ImportError as error:
-        scheme = arguments.scheme_of(url).rpartition("::")[2].rstrip(":")
-        known = importlib.import_module("fsspec.registry").known_implementations.get(scheme, {})
-        package = known.get("class", "fsspec").partition(".")[0]
-        cure = str(error).rstrip(".") if package == "fsspec" else f"Install it: pip install {package}"
-        raise ImportError(f"{owner} got {argument}={url!r}, whose driver is not installed. {cure}.") from error
-    except ValueError as error:
-        expected = f"a path of this machine, or a URL that fsspec opens ({error})"
-        arguments.refuse(owner, argument, url, expected, ValueError)
-    except Exception as error:  # some drivers connect at once
-        raise RecordFileError(f"{owner} cannot open {argument}={url!r}: {_reason(error)}.") from error
-
-
-def checked_timeout(owner: str, timeout_secs: Any) -> float | None:
-    """Check the argument `timeout_secs`."""
-    if timeout_secs is None:
-        return None
-    secs = arguments.seconds(owner, "timeout_secs", timeout_secs)
-    if not secs:
-        arguments.refuse(owner, "timeout_secs", timeout_secs, "more than 0 seconds, or None for no limit", ValueError)
-    return secs
 
 
 def resolved(
@@ -320,8 +240,8 @@ def resolved(
             for listed, files in looks
         ]
 
-    stores = {url: _Store(url, timeout_secs) for url in urls}
-    return dict(zip(urls, asyncio.run_coroutine_threadsafe(look(), _loop()).result())) if urls else {}
+    stores = {url: Store(url, timeout_secs) for url in urls}
+    return dict(zip(urls, submitted(look()).result())) if urls else {}
 
 
 def versions_of(files: Sequence[RemoteFile]) -> str:
@@ -336,13 +256,13 @@ def uploaded(owner: str, url: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="staging_tf1-") as folder:
         yield (path := os.path.join(folder, "upload"))
         try:
-            store = _Store(url, None)
-            asyncio.run_coroutine_threadsafe(_retried(store.call, "put_file", path, store.path), _loop()).result()
+            store = Store(url, None)
+            submitted(retried(store.call, "put_file", path, store.path)).result()
         except Exception as error:
-            raise RecordFileError(f"{owner} cannot write to out={url!r}: {_reason(error)}.") from error
+            raise RecordFileError(f"{owner} cannot write to out={url!r}: {reason_of(error)}.") from error
 
 
-async def _look(url: str, store: _Store, limit: asyncio.Semaphore) -> tuple[bool, list[RemoteFile]]:
+async def _look(url: str, store: Store, limit: asyncio.Semaphore) -> tuple[bool, list[RemoteFile]]:
     path = store.path
     # In an http URL, a question mark precedes the query.
     is_glob = any(sign in path for sign in ("*[" if path.startswith(("http:", "https:")) else "*?["))
@@ -350,18 +270,18 @@ async def _look(url: str, store: _Store, limit: asyncio.Semaphore) -> tuple[bool
 
     async def fill(name: str) -> None:
         async with limit:
-            infos[name] = await _retried(store.info, name)
+            infos[name] = await retried(store.info, name)
 
     try:
         if is_glob:
             # What a driver remembers of an earlier listing may be out of date.
             store.files.invalidate_cache()
             secs = (_LISTING - 1) * (store.timeout_secs or 0)
-            listed = await _retried(store.call, "glob", path, detail=True, secs=secs)
+            listed = await retried(store.call, "glob", path, detail=True, secs=secs)
             infos = {name: info for name, info in sorted(listed.items()) if info.get("type") == "file"}
         await asyncio.gather(*(fill(name) for name, info in infos.items() if info.get("size") is None))
     except Exception as error:
-        raise _failure(url, error) from error
+        raise failure(url, error) from error
     if not is_glob:
         return True, [_as_file(url, url, path, infos[path])]
     prefix = url.removesuffix(path)
@@ -378,67 +298,3 @@ def _as_file(url: str, given: str, path: str, info: dict[str, Any]) -> RemoteFil
         )
     key = next((key for key in _VERSIONS if info.get(key)), "")
     return RemoteFile(url, given, path, info["size"], _text(info.get(key, "")), key)
-
-
-def _file_system(url: str) -> tuple[Any, str]:
-    # fsspec keeps file systems for each process and thread, because those of some drivers cannot be shared.
-    found: tuple[Any, str] = importlib.import_module("fsspec.core").url_to_fs(url)
-    return found
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    loop: asyncio.AbstractEventLoop = importlib.import_module("fsspec.asyn").get_loop()
-    return loop
-
-
-async def _retried(call: Callable[..., Awaitable[_Result]], *args: Any, **options: Any) -> _Result:
-    failed = False
-    for wait in _WAITS:
-        try:
-            return await call(*args, **options)
-        except Exception as error:
-            if _is_final(error) or (failed and isinstance(error, _Slow)):
-                raise
-            failed = isinstance(error, _Slow)
-        # Many requests that failed together are not repeated together.
-        await asyncio.sleep(wait * _random.uniform(0.5, 1))
-    return await call(*args, **options)
-
-
-def _is_final(error: Exception) -> bool:
-    status = _status(error)
-    if status is not None:
-        return 400 <= status < 500 and status not in _TEMPORARY
-    return isinstance(error, _FINAL)
-
-
-def _status(error: BaseException | None) -> int | None:
-    """Return the HTTP status of an answer that became an exception of a driver; None if there is none."""
-    while error is not None:
-        for name in ("status", "code", "status_code"):
-            if isinstance(found := getattr(error, name, None), int):
-                return found
-        # Drivers turn an answer into an OSError. The cause of another exception may be about one of the driver's parts.
-        error = error.__cause__ if type(error).__module__ == "builtins" else None
-    return None
-
-
-def _reason(error: Exception) -> str:
-    lines = str(error).split("\n")
-    return f"{type(error).__name__}: {lines[0]}".rstrip(": .")
-
-
-def _failure(url: str, error: Exception) -> RecordFileError:
-    if isinstance(error, RecordFileError):
-        return error
-    if isinstance(error, _Slow):
-        return RecordFileError(f"cannot read {url}, tried 2 times: {error}")
-    status = _status(error)
-    if status in (401, 403) or isinstance(error, PermissionError):
-        return RecordFileError(
-            f"no permission to read {url} ({_reason(error)}). Check the URL, and the credentials that its driver finds."
-        )
-    if status in (404, 410) or (isinstance(error, FileNotFoundError) and status is None):
-        return RecordFileError(f"record file {url} does not exist. Check the URL.")
-    tried = "" if _is_final(error) else f", tried {len(_WAITS) + 1} times"
-    return RecordFileError(f"cannot read {url}{tried}: {_reason(error)}.")
