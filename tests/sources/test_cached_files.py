@@ -260,11 +260,6 @@ def cache(built: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(built, tmp_path / "cache"))
 
 
-def is_found(cache: Path) -> bool:
-    """Whether `cache show --verify` finds the damage, and says what to do."""
-    return main(["cache", "show", "--verify", str(cache)]) == 1
-
-
 def opens(cache: Path) -> bool:
     try:
         CachedSource(cache, batch_size=1)
@@ -286,47 +281,19 @@ def flips(path: Path, places: range) -> Iterator[int]:
             os.pwrite(file.fileno(), whole[place : place + 1], place)
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_a_flipped_bit_of_a_small_file_is_found_when_the_cache_is_opened(cache: Path, name: str) -> None:
-    path = cache / name
-    size = path.stat().st_size
-    head = 0 if name == "manifest.json" else HEADER_BYTES
-    # All headers are compared in the same way, so the default run samples them.
-    for places in (range(0, head, 1 if with_slow() else 97), range(head, size)):
-        assert not [place for place in flips(path, places) if opens(cache)]
-    assert opens(cache)
-
-
 @pytest.mark.parametrize("name", [*SMALL, *VALUES])
-def test_verify_finds_a_flipped_bit(cache: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_flipped_bit_is_found(cache: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = cache / name
     size = path.stat().st_size
     for _ in flips(path, range(0, size, max(1, size // 60))):
-        assert is_found(cache)
+        assert main(["cache", "show", "--verify", str(cache)]) == 1
         assert name in capsys.readouterr().err
-    assert not is_found(cache)
-
-
-def numbers_in(node: Any) -> Iterator[tuple[Any, Any, int]]:
-    """Yield all numbers of a manifest, as (container, key, number)."""
-    for key, child in node.items() if isinstance(node, dict) else enumerate(node):
-        if isinstance(child, (dict, list)):
-            yield from numbers_in(child)
-        elif isinstance(child, int) and not isinstance(child, bool):
-            yield node, key, child
-
-
-def test_an_edited_number_of_the_manifest_is_found(cache: Path) -> None:
-    path = cache / "manifest.json"
-    manifest = json.loads(path.read_text())
-    numbers = list(numbers_in(manifest))
-    for container, key, number in numbers:
-        for edited in (number + 1, number // 5 if number > 4 else number + 5):
-            container[key] = edited
-            path.write_text(json.dumps(manifest, indent=1))
-            assert is_found(cache), f"{key!r}: {number} became {edited}"
-        container[key] = number
-    assert len(numbers) > 15
+    assert main(["cache", "show", "--verify", str(cache)]) == 0
+    head = 0 if name == "manifest.json" else HEADER_BYTES
+    # All headers are compared in the same way, so the default run samples them. Values are not compared.
+    for places in (range(0, head, 1 if with_slow() else 97), range(head, size if name in SMALL else head)):
+        assert not [place for place in flips(path, places) if opens(cache)]
+    assert opens(cache)
 
 
 @pytest.mark.parametrize("name", COLUMNS)
@@ -360,7 +327,7 @@ MANIFESTS: dict[str, Callable[[str], str]] = {
     "other format": lambda text: text.replace("staging_tf1 cache", "npz"),
     "no version": lambda text: text.replace('"version": 2', '"version": "2"', 1),
     "no checksum": lambda text: text.replace('"checksum"', '"sum"'),
-    "other field": lambda text: text.replace('"num_records"', '"records"'),
+    "other number": lambda text: text.replace('"num_records": 50', '"num_records": 49'),
     "a path outside": lambda text: text.replace("000-text.npy", "../secret.npy"),
 }
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import random
 import resource
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -22,16 +22,16 @@ from staging_tf1.errors import RecordFileError
 from staging_tf1.sources import CachedSource, cached
 
 RECORDS = 40
-# Operations on files, in the order of a build. A kill hits the program just before one of them.
+# Operations on files, in the order of a build. A kill hits the program just before one of them, or before a record.
 _OPERATIONS = ("mkdir", "makedirs", "rename", "replace", "unlink", "rmdir", "fsync", "open", "close")
 
 
-def make(path: str, version: int, meanwhile: Callable[[int], None] = lambda i: None) -> None:
+def make(path: str, version: int, meanwhile: Callable[[], None] = lambda: None) -> None:
     """Build a version of the cache. `meanwhile` is called before each record."""
 
     def data() -> Iterator[Any]:
         for i in range(RECORDS):
-            meanwhile(i)
+            meanwhile()
             yield {"n": i + version, "text": "x" * (i % 5), "tokens": np.arange(i % 3)}
 
     cached(data, path, batch_size=1, version=version)
@@ -52,12 +52,32 @@ def state(path: str) -> int | None:
     return version
 
 
-def killed(work: Callable[[], None]) -> bool:
-    """Do the work in a fork. Return whether it was killed."""
+def make_and_die(path: str, version: int, number: int) -> None:
+    """Build a version of the cache, and be killed before the `number`-th operation."""
+    count = itertools.count()
+
+    def step() -> None:
+        if next(count) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            step()
+            return function(*arguments, **options)
+
+        return call
+
+    for name in _OPERATIONS:
+        setattr(os, name, counted(getattr(os, name)))
+    make(path, version, step)
+
+
+def is_killed(path: str, version: int, number: int) -> bool:
+    """Do `make_and_die` in a fork. Return whether it was killed, and not done before."""
     child = os.fork()
     if not child:
         try:
-            work()
+            make_and_die(path, version, number)
         except BaseException:
             sys.excepthook(*sys.exc_info())
             os._exit(1)
@@ -70,60 +90,23 @@ def killed(work: Callable[[], None]) -> bool:
     return False
 
 
-def kill_at_operation(number: int) -> None:
-    """Make the process kill itself before its `number`-th operation on files."""
-    count = itertools.count()
-
-    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            if next(count) == number:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return function(*arguments, **options)
-
-        return call
-
-    for name in _OPERATIONS:
-        setattr(os, name, counted(getattr(os, name)))
-
-
-def at_every_operation(path: str, step: str) -> None:
-    """Replace version 1 by version 2, and be killed before every `step`-th operation on files in turn."""
-    seen = set()
-    notes = Path(path, "notes.txt")
+def at_every_operation(path: str, first: str, step: str) -> None:
+    """Build version 2, over version 1 or nothing, and be killed before every `step`-th operation in turn."""
+    seen, notes = set(), Path(path, "notes.txt")
     for number in itertools.count(step=int(step)):
-        make(path, 1)
-        notes.write_text("precious")
-
-        def work(number: int = number) -> None:
-            kill_at_operation(number)
-            make(path, 2)
-
-        was_killed = killed(work)
+        shutil.rmtree(path, ignore_errors=True)
+        if first:
+            make(path, 1)
+            notes.write_text("precious")
+        was_killed = is_killed(path, 2, number)
         seen.add(state(path))
         if not was_killed:
             break
         make(path, 2)
-        assert state(path) == 2 and notes.read_text() == "precious"
+        assert state(path) == 2 and (not first or notes.read_text() == "precious")
         left = set(os.listdir(os.path.dirname(path))) - {f".{os.path.basename(path)}.lock"}
         assert left == {os.path.basename(path)}, left
     print(json.dumps({"operations": number, "seen": sorted(seen, key=str)}))
-
-
-def at_random_moments(path: str, kills: str, seed: str) -> None:
-    """Be killed at a random record, or by a timer, which hits anything else."""
-    choose = random.Random(int(seed))
-    for version in range(1, int(kills) + 1):
-        at, secs = choose.randrange(RECORDS), choose.choice([1, 0.01, 0.02, 0.04])
-
-        def work(version: int = version, at: int = at, secs: float = secs) -> None:
-            signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-            signal.setitimer(signal.ITIMER_REAL, secs)
-            make(path, version, lambda i: os.kill(os.getpid(), signal.SIGKILL) if i == at > 0 else None)
-
-        killed(work)
-        assert state(path) in ([None, 1] if version == 1 else [version - 1, version])
-        make(path, version)
-        assert state(path) == version
 
 
 def waits(path: str, log: str, pipe: str) -> None:
@@ -159,5 +142,5 @@ def too_large(path: str, limit_bytes: str) -> None:
 if __name__ == "__main__":
     # What a killed process has written is safe in the page cache, and a busy disk takes seconds.
     os.fsync = lambda file: None
-    programs = (at_every_operation, at_random_moments, waits, too_large)
+    programs = (at_every_operation, waits, too_large)
     {program.__name__: program for program in programs}[sys.argv[1]](*sys.argv[2:])
