@@ -47,10 +47,9 @@ soak:
 	STAGING_TF1_SOAK_SECS=600 $(PYTHON) -m pytest -n auto --dist loadfile -m thinned
 	STAGING_TF1_SOAK_SECS=600 $(PYTHON) -m pytest -m "" tests/graph/test_fed_parts.py
 
-# Kills and restarts one training run fifty times, builders of caches at each step, and worker processes fifty times,
-# and lets them make 10,000 batches; takes about a minute on two cores.
+# Kills and restarts one training run fifty times, and worker processes fifty times, and lets them make 10,000 batches;
+# takes about a minute on two cores.
 kill9:
-	$(PYTHON) -m pytest -s -m "" tests/sources/test_cached_together.py -k any_moment
 	STAGING_TF1_KILLS=50 $(PYTHON) -m pytest -s -o faulthandler_timeout=0 tests/promises/test_kill9.py
 	STAGING_TF1_WORKER_KILLS=50 STAGING_TF1_WORKER_STEPS=10000 $(PYTHON) -m pytest -m "" tests/workers -k "killed_at_any_time or stays_flat"
 

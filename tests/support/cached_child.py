@@ -21,7 +21,7 @@ import numpy as np
 from staging_tf1.errors import RecordFileError
 from staging_tf1.sources import CachedSource, cached
 
-RECORDS = 40
+RECORDS = 8
 # Operations on files, in the order of a build. A kill hits the program just before one of them, or before a record.
 _OPERATIONS = ("mkdir", "makedirs", "rename", "replace", "unlink", "rmdir", "fsync", "open", "close")
 
@@ -90,22 +90,33 @@ def is_killed(path: str, version: int, number: int) -> bool:
     return False
 
 
-def at_every_operation(path: str, first: str, step: str) -> None:
-    """Build version 2, over version 1 or nothing, and be killed before every `step`-th operation in turn."""
+def check_alone(path: str) -> None:
+    """Check that nothing is left beside the cache, but the file of a lock."""
+    folder, name = os.path.split(path)
+    left = set(os.listdir(folder)) - {f".{name}.lock"}
+    assert left == {name}, left
+
+
+def at_every_operation(path: str, first: str) -> None:
+    """Build version 2, over version 1 or nothing, and be killed before each operation in turn."""
     seen, notes = set(), Path(path, "notes.txt")
-    for number in itertools.count(step=int(step)):
+    for number in itertools.count():
         shutil.rmtree(path, ignore_errors=True)
         if first:
             make(path, 1)
             notes.write_text("precious")
         was_killed = is_killed(path, 2, number)
-        seen.add(state(path))
+        version = state(path)
+        seen.add(version)
         if not was_killed:
             break
+        if version and not os.path.exists(path):
+            # It was about to be replaced.
+            make(path, version)
+            check_alone(path)
         make(path, 2)
+        check_alone(path)
         assert state(path) == 2 and (not first or notes.read_text() == "precious")
-        left = set(os.listdir(os.path.dirname(path))) - {f".{os.path.basename(path)}.lock"}
-        assert left == {os.path.basename(path)}, left
     print(json.dumps({"operations": number, "seen": sorted(seen, key=str)}))
 
 
