@@ -170,7 +170,7 @@ def _of_map_style(dataset: Any, options: ReadOptions) -> CacheInput:
 def _of_source(source: Source, options: ReadOptions) -> CacheInput:
     check_parsed("cached()", source)
     if isinstance(source, RecordSource):
-        source = _in_order(source, options)
+        source = _in_order(source)
     elif source.num_batches is None and options.limit is None:
         raise ValueError(f"cached() got {source!r}, which never ends. Pass limit=.")
     if isinstance(source, RecordSource) and _reads_records(source):
@@ -201,18 +201,18 @@ def _order_key(source: Source) -> dict[str, int | str]:
     return {"seed": "drawn" if source.seed_was_drawn else str(source.seed)}
 
 
-def _in_order(source: RecordSource, options: ReadOptions) -> RecordSource:
+def _in_order(source: RecordSource) -> RecordSource:
     """Return the source of the same records, once, in their own order."""
     if source._batching.layout is not None or isinstance(source._batching.arrangement, (Grouping, Sampling)):
         how = "drawn by weights" if isinstance(source._batching.arrangement, Sampling) else "arranged by_length()"
         raise ValueError(
-            f"cached() got {source!r}, which is padded, ragged or {how}. Pass the source as it "
-            f"was before, and call these methods on the CachedSource."
+            f"cached() got {source!r}, which is padded, ragged or {how}. Pass the source as it was before, and call "
+            f"these methods on the CachedSource."
         )
     if source._batching.wants_rng:
         raise ValueError(
-            f"cached() got {source!r} with a transform that draws random numbers, which would be the same in "
-            f"each epoch. Pass the transform to cached() instead, and leave it out of the source."
+            f"cached() got {source!r} with a transform that draws random numbers, which would be the same in each "
+            f"epoch. Pass the transform to cached() instead, and leave it out of the source."
         )
     whole = {} if isinstance(source, SequenceSource) else {"drop_remainder": False, "across_epochs": False}
     return source.with_options(shuffle=False, epochs=1, **whole)  # type: ignore[arg-type]
