@@ -458,91 +458,85 @@ class Endless:
         return i
 
 
-REFUSED: dict[str, tuple[Callable[[], Any], dict[str, Any], type[Exception], str]] = {
-    "endless dataset": (lambda: tf2.data.Dataset.range(5).repeat(), {}, ValueError, r"never ends.*pass limit="),
-    "endless length": (Endless, {}, ValueError, r"that never ends: its length is 2\*\*63 - 1\. Pass limit="),
-    "endless source": (
-        lambda: GeneratorSource([[1]]).batches,
-        {"limit": 0},
-        ValueError,
-        r"limit=0, expected a whole number from 1",
-    ),
-    "variable": (_of_variable, {}, SpecError, r"the variable 'state', whose value belongs to a session\. Build"),
-    "placeholder": (_of_placeholder, {}, SpecError, r"the placeholder 'given', whose value belongs to a session"),
+def _padded() -> Any:
+    return MapSource([[1], [2, 3]], batch_size=1).pad()
+
+
+def _random() -> Any:
+    return ArraySource(np.arange(3), batch_size=1, transform=lambda batch, rng: batch)
+
+
+def _ragged() -> Any:
+    return tf2.data.Dataset.from_tensors({"x": tf.ragged.constant([[1], []])})
+
+
+def _empty_list_at_first() -> Any:
+    return iter([{"ids": []}, {"ids": [2**60 + 1, 7]}])
+
+
+# The data, the error and its message.
+REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "endless dataset": (lambda: tf2.data.Dataset.range(5).repeat(), ValueError, r"never ends.*pass limit="),
+    "endless length": (Endless, ValueError, r"that never ends: its length is 2\*\*63 - 1\. Pass limit="),
+    "variable": (_of_variable, SpecError, r"the variable 'state', whose value belongs to a session\. Build"),
+    "placeholder": (_of_placeholder, SpecError, r"the placeholder 'given', whose value belongs to a session"),
     "ragged": (
-        lambda: tf2.data.Dataset.from_tensors({"x": tf.ragged.constant([[1], []])}),
-        {},
+        _ragged,
         SpecError,
         r"component 'x' of the dataset is a RaggedTensor, expected a tensor\. Make it dense",
     ),
-    "empty dataset": (lambda: tf2.data.Dataset.range(0), {}, SpecError, r"got no records, expected at least one"),
-    "empty generator": (lambda: lambda: iter([]), {}, SpecError, r"got no records, expected at least one"),
-    "empty list": (list, {}, SpecError, r"without records, expected at least one"),
-    "empty batches": (lambda: iter([np.zeros((0, 2))]), {"batched": True}, SpecError, r"got no records"),
-    "string": (lambda: "data.csv", {}, TypeError, r"cached\(\) got data='data.csv', expected a tf.data.Dataset"),
-    "number": (lambda: 3, {}, TypeError, r"cached\(\) got data=3, expected a tf.data.Dataset"),
-    "class": (lambda: Rows, {}, TypeError, r"cached\(\) got data=.*, expected a tf.data.Dataset"),
-    "function of nothing": (lambda: lambda: None, {}, TypeError, r"data\(\) returned a NoneType.*use `yield`"),
-    "None as a record": (lambda: iter([1, None]), {}, SpecError, r"record 1 is None, expected"),
-    "objects": (lambda: iter([object()]), {}, SpecError, r"record 0: .*got an object, expected an array"),
-    "records as batches": (lambda: iter([1, 2]), {"batched": True}, SpecError, r"one value, expected a batch with one"),
-    "uneven batch": (
-        lambda: iter([(np.zeros(2), np.zeros(3))]),
-        {"batched": True},
-        SpecError,
-        r"components of a batch have \[2, 3\] rows",
-    ),
+    "empty dataset": (lambda: tf2.data.Dataset.range(0), SpecError, r"got no records, expected at least one"),
+    "empty generator": (lambda: lambda: iter([]), SpecError, r"got no records, expected at least one"),
+    "empty list": (list, SpecError, r"without records, expected at least one"),
+    "string": (lambda: "data.csv", TypeError, r"cached\(\) got data='data.csv', expected a tf.data.Dataset"),
+    "number": (lambda: 3, TypeError, r"cached\(\) got data=3, expected a tf.data.Dataset"),
+    "class": (lambda: Rows, TypeError, r"cached\(\) got data=.*, expected a tf.data.Dataset"),
+    "function of nothing": (lambda: lambda: None, TypeError, r"data\(\) returned a NoneType.*use `yield`"),
+    "None as a record": (lambda: iter([1, None]), SpecError, r"record 1 is None, expected"),
+    "objects": (lambda: iter([object()]), SpecError, r"record 0: .*got an object, expected an array"),
     "other keys": (
         lambda: iter([{"x": 1}, {"y": 1}]),
-        {},
         SpecError,
         r"record 1: the batch lacks the key 'x'.*must have the structure of the first",
     ),
     "other dtype": (
         lambda: iter([np.zeros(2), np.zeros(2, int)]),
-        {},
         SpecError,
         r"record 1: the batch is int64 \[2\], but float64 \[2\] in record 0\. All records must have the same dtype",
     ),
     "other rank": (
         lambda: iter([{"x": np.zeros(2)}, {"x": np.zeros((2, 1))}]),
-        {},
         SpecError,
         r"record 1: component 'x' is float64 \[2, 1\], but float64 \[2\] in record 0",
     ),
-    "batches as arrays": (lambda: PLAIN, {"batched": True}, ValueError, r"batched=True, but arrays as data"),
-    "Keras Sequence": (Sequence, {}, ValueError, r"whose elements are batches\. Pass batched=True"),
-    "random transform": (
-        lambda: ArraySource(np.arange(3), batch_size=1, transform=lambda batch, rng: batch),
-        {},
-        ValueError,
-        r"draws random numbers, which would be the same in each epoch\. Pass the transform to cached\(\) instead",
-    ),
-    "padded source": (
-        lambda: MapSource([[1], [2, 3]], batch_size=1).pad(),
-        {},
-        ValueError,
-        r"which is padded, ragged or arranged by_length\(\)\. Pass the source as it was before, and call these methods",
-    ),
+    "Keras Sequence": (Sequence, ValueError, r"whose elements are batches\. Pass batched=True"),
+    "random transform": (_random, ValueError, r"draws random numbers, .*Pass the transform to cached\(\) instead"),
+    "padded source": (_padded, ValueError, r"padded, ragged or arranged by_length\(\)\. .*call these methods on the C"),
     "empty list at first": (
-        lambda: iter([{"ids": []}, {"ids": [2**60 + 1, 7]}]),
-        {},
+        _empty_list_at_first,
         SpecError,
-        r"record 0: component 'ids' is an empty list, which has no dtype, .*such as np\.array\(words, np\.int64\)",
+        r"record 0: component 'ids' is an empty list, which has no",
     ),
     "renamed fields": (
         lambda: iter([Renamed(1, 2)]),
-        {},
         SpecError,
-        r"the namedtuple 'Renamed', which cannot be made again: Field names cannot start with an underscore: '_1'\.",
+        r"the namedtuple 'Renamed', .*: Field names cannot sta",
     ),
-    "odd key": (lambda: iter([{1.5: 1}]), {}, SpecError, r"got the key 1.5 in a dict of components, expected a string"),
+    "odd key": (lambda: iter([{1.5: 1}]), SpecError, r"got the key 1.5 in a dict of components, expected a string"),
 }
+REFUSED_BATCHES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "empty batches": (lambda: iter([np.zeros((0, 2))]), SpecError, r"got no records"),
+    "records": (lambda: iter([1, 2]), SpecError, r"one value, expected a batch with one"),
+    "uneven": (lambda: iter([(np.zeros(2), np.zeros(3))]), SpecError, r"components of a batch have \[2, 3\] rows"),
+    "arrays": (lambda: PLAIN, ValueError, r"batched=True, but arrays as data, whose rows are records\. Leave it out"),
+}
+ALL_REFUSED = [(*row, {}) for row in REFUSED.values()] + [(*row, {"batched": True}) for row in REFUSED_BATCHES.values()]
 
 
-@pytest.mark.parametrize("kind", REFUSED)
-def test_what_cannot_be_cached_is_refused_and_leaves_nothing(kind: str, tmp_path: Path, graph: Any) -> None:
-    make, options, error, message = REFUSED[kind]
+@pytest.mark.parametrize(("make", "error", "message", "options"), ALL_REFUSED, ids=[*REFUSED, *REFUSED_BATCHES])
+def test_what_cannot_be_cached_is_refused_and_leaves_nothing(
+    make: Callable[[], Any], error: type[Exception], message: str, options: Any, tmp_path: Path, graph: Any
+) -> None:
     with pytest.raises(error, match=message):
         cached(make(), tmp_path / "cache", batch_size=1, **options)
     assert os.listdir(tmp_path) == []

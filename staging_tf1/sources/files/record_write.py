@@ -15,8 +15,7 @@ from staging_tf1.errors import SpecError
 from staging_tf1.progress import tqdm_bar
 from staging_tf1.replacing import replacing_path
 from staging_tf1.sources.files.example_proto import encode_example, storage_kind
-from staging_tf1.sources.files.remote import uploaded
-from staging_tf1.sources.files.store import open_driver
+from staging_tf1.sources.files.store import open_driver, uploaded
 from staging_tf1.sources.files.tfrecord_index import NPY_MAGIC
 from staging_tf1.spec.arrays import as_array
 

@@ -6,39 +6,20 @@ Requests go through a `Store`.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import functools
 import hashlib
 import importlib
-import os
 import re
-import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from staging_tf1.errors import RecordFileError
-from staging_tf1.sources.files.store import (
-    TIMEOUT_SECS,
-    SlowError,
-    Store,
-    failure,
-    open_driver,
-    reason_of,
-    retried,
-    submitted,
-)
+from staging_tf1.sources.files.store import TIMEOUT_SECS, SlowError, Store, failure, open_driver, retried, submitted
 
-__all__ = [
-    "RemoteFile",
-    "note_reads",
-    "resolved",
-    "uploaded",
-    "url_read_by",
-    "versions_of",
-]
+__all__ = ["RemoteFile", "note_reads", "resolved", "url_read_by", "versions_of"]
 
 # A request may take a second longer for each MiB that is read at the same time.
 _BYTES_PER_SEC = 1 << 20
@@ -83,7 +64,7 @@ class RemoteFile:
     size: int
     version: str
     version_key: str
-    timeout_secs: float | None = TIMEOUT_SECS
+    timeout_secs: float | None
 
     def __str__(self) -> str:
         return self.url
@@ -110,7 +91,7 @@ class RemoteFile:
         What may pass is tried again. That function raises RecordFileError if a range cannot be read, or if the file has
         changed.
         """
-        reads = _read(self, list(zip(starts, ends)))
+        reads = _read(self, Store(self.given, self.timeout_secs), list(zip(starts, ends)))
         return functools.partial(_awaited, submitted(reads), self.url)
 
     def begin_frames(self, starts: Any, ends: Any) -> Callable[[], list[bytes]]:
@@ -166,8 +147,7 @@ def url_read_by(ident: int | None) -> str:
     return "" if ident is None else _read_by.get(ident, "")
 
 
-async def _read(file: RemoteFile, ranges: list[tuple[int, int]]) -> list[bytes]:
-    store = Store(file.given, file.timeout_secs)
+async def _read(file: RemoteFile, store: Store, ranges: list[tuple[int, int]]) -> list[bytes]:
     # Requests of one read share the line.
     secs = sum(end - start for start, end in ranges) / _BYTES_PER_SEC
     try:
@@ -232,15 +212,12 @@ def resolved(
     for url in urls:
         open_driver(owner, "files", url)
 
+    stores = [Store(url, timeout_secs) for url in urls]
+
     async def look() -> list[tuple[bool, list[RemoteFile]]]:
         limit = asyncio.Semaphore(_LOOKS)
-        looks = await asyncio.gather(*(_look(url, store, limit) for url, store in stores.items()))
-        return [
-            (listed, [dataclasses.replace(file, timeout_secs=timeout_secs) for file in files])
-            for listed, files in looks
-        ]
+        return await asyncio.gather(*(_look(url, store, limit) for url, store in zip(urls, stores)))
 
-    stores = {url: Store(url, timeout_secs) for url in urls}
     return dict(zip(urls, submitted(look()).result())) if urls else {}
 
 
@@ -248,18 +225,6 @@ def versions_of(files: Sequence[RemoteFile]) -> str:
     """Return a text that differs if the content of the files does, as far as their store says. Empty without files."""
     lines = "\n".join(f"{file.size}\0{file.version}" for file in files)
     return hashlib.blake2b(lines.encode(), digest_size=6).hexdigest() if files else ""
-
-
-@contextlib.contextmanager
-def uploaded(owner: str, url: str) -> Iterator[str]:
-    """Yield a path for a new local file, which is uploaded to `url` on success. It appears there complete."""
-    with tempfile.TemporaryDirectory(prefix="staging_tf1-") as folder:
-        yield (path := os.path.join(folder, "upload"))
-        try:
-            store = Store(url, None)
-            submitted(retried(store.call, "put_file", path, store.path)).result()
-        except Exception as error:
-            raise RecordFileError(f"{owner} cannot write to out={url!r}: {reason_of(error)}.") from error
 
 
 async def _look(url: str, store: Store, limit: asyncio.Semaphore) -> tuple[bool, list[RemoteFile]]:
@@ -283,13 +248,13 @@ async def _look(url: str, store: Store, limit: asyncio.Semaphore) -> tuple[bool,
     except Exception as error:
         raise failure(url, error) from error
     if not is_glob:
-        return True, [_as_file(url, url, path, infos[path])]
+        return True, [_as_file(url, url, path, infos[path], store.timeout_secs)]
     prefix = url.removesuffix(path)
     whole = store.files.unstrip_protocol if prefix == url else lambda name: prefix + name
-    return False, [_as_file(whole(name), url, name, info) for name, info in infos.items()]
+    return False, [_as_file(whole(name), url, name, info, store.timeout_secs) for name, info in infos.items()]
 
 
-def _as_file(url: str, given: str, path: str, info: dict[str, Any]) -> RemoteFile:
+def _as_file(url: str, given: str, path: str, info: dict[str, Any], timeout_secs: float | None) -> RemoteFile:
     if info.get("type") == "directory":
         raise RecordFileError(f"record file {url!r} is a folder, expected a file. For the files in it, add '/*'.")
     if not isinstance(info.get("size"), int):
@@ -297,4 +262,4 @@ def _as_file(url: str, given: str, path: str, info: dict[str, Any]) -> RemoteFil
             f"record file {url}: the server does not say how many bytes it has. Copy it to this machine."
         )
     key = next((key for key in _VERSIONS if info.get(key)), "")
-    return RemoteFile(url, given, path, info["size"], _text(info.get(key, "")), key)
+    return RemoteFile(url, given, path, info["size"], _text(info.get(key, "")), key, timeout_secs)

@@ -7,26 +7,17 @@ run in threads of that loop.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
+import os
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+import tempfile
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from staging_tf1 import arguments
 from staging_tf1.errors import RecordFileError
-
-__all__ = [
-    "SlowError",
-    "Store",
-    "TIMEOUT_SECS",
-    "checked_timeout",
-    "failure",
-    "open_driver",
-    "reason_of",
-    "retried",
-    "submitted",
-]
 
 # How long a request may take, unless it reads much.
 TIMEOUT_SECS = 60.0
@@ -46,7 +37,10 @@ class SlowError(OSError):
 
 
 class Store:
-    """The file system of a URL, for one thread that sends requests. `timeout_secs` is for each of them."""
+    """The file system of a URL, for the thread that makes this object. `timeout_secs` is for each request.
+
+    It is not made in fsspec's own thread, because some drivers connect at once and wait for that thread.
+    """
 
     def __init__(self, url: str, timeout_secs: float | None) -> None:
         self._url, self.timeout_secs = url, timeout_secs
@@ -144,6 +138,18 @@ def failure(url: str, error: Exception) -> RecordFileError:
     return RecordFileError(f"cannot read {url}{tried}: {reason_of(error)}.")
 
 
+@contextlib.contextmanager
+def uploaded(owner: str, url: str) -> Iterator[str]:
+    """Yield a path for a new local file, which is uploaded to `url` on success. It appears there complete."""
+    with tempfile.TemporaryDirectory(prefix="staging_tf1-") as folder:
+        yield (path := os.path.join(folder, "upload"))
+        try:
+            store = Store(url, None)
+            submitted(retried(store.call, "put_file", path, store.path)).result()
+        except Exception as error:
+            raise RecordFileError(f"{owner} cannot write to out={url!r}: {reason_of(error)}.") from error
+
+
 def open_driver(owner: str, argument: str, url: str) -> None:
     """Check that the driver of a URL is there. Raises ImportError with what to install, or ValueError."""
     try:
@@ -156,11 +162,9 @@ def open_driver(owner: str, argument: str, url: str) -> None:
     try:
         _file_system(url)
     except ImportError as error:
-        scheme = arguments.scheme_of(url).rpartition("::")[2].rstrip(":")
-        known = importlib.import_module("fsspec.registry").known_implementations.get(scheme, {})
-        package = known.get("class", "fsspec").partition(".")[0]
-        cure = str(error).rstrip(".") if package == "fsspec" else f"Install it: pip install {package}"
-        raise ImportError(f"{owner} got {argument}={url!r}, whose driver is not installed. {cure}.") from error
+        raise ImportError(
+            f"{owner} got {argument}={url!r}, whose driver is not installed. {str(error).rstrip('.')}."
+        ) from error
     except ValueError as error:
         expected = f"a path of this machine, or a URL that fsspec opens ({error})"
         arguments.refuse(owner, argument, url, expected, ValueError)
