@@ -67,19 +67,15 @@ def no_dtype(where: str) -> SpecError:
     )
 
 
-def record_arrays(like: Any, specs: Sequence[ArraySpec], record: Any, where: str) -> list[tuple[str, Any]]:
-    """Return the components of one record as arrays of the declared dtypes, with their paths.
+def record_arrays(like: Any, specs: Sequence[Any], record: Any, where: str) -> list[tuple[str, Any]]:
+    """Return the components of one record as arrays with the dtypes of `specs`, with their paths.
 
     Raises SpecError if the structure or a dtype differs. The shapes are not checked.
     """
-    try:
-        arrays = [
-            (path, leaf if is_plain(leaf) else as_array(leaf, spec.dtype, component_name(path)))
-            for spec, (path, leaf) in zip(specs, flatten_up_to(like, record))
-        ]
-    except SpecError as error:
-        raise SpecError(f"{where}: {error}") from error
-    return arrays
+    return [
+        (path, leaf if is_plain(leaf) else as_array(leaf, spec.dtype, f"{where}: {component_name(path)}"))
+        for spec, (path, leaf) in zip(specs, flatten_up_to(like, record, where))
+    ]
 
 
 def stack_records(

@@ -113,7 +113,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "another structure": (
         lambda: MapSource([{"x": 1}, {"y": 1}], batch_size=2).batch(0),
         SpecError,
-        "MapSource: record 1: the dataset: batch: the batch lacks the key 'x' and has the unknown key 'y'",
+        "MapSource: record 1: the dataset: the batch lacks the key 'x' and has the unknown key 'y'",
     ),
     "an object": (
         lambda: MapSource([object()], batch_size=1).spec,

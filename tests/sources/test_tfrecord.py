@@ -382,9 +382,7 @@ def test_records_that_parse_unlike_the_first_are_named(write: Write) -> None:
     def other_keys(record: bytes) -> dict[str, int]:
         return {"first": 1} if record == _records(1)[0] else {"second": 2}
 
-    with pytest.raises(
-        SpecError, match=r"record 1, at byte 25: parse_fn: batch: the batch lacks the key 'first' and has"
-    ):
+    with pytest.raises(SpecError, match=r"record 1, at byte 25: parse_fn: the batch lacks the key 'first' and has"):
         TFRecordSource(source.files, batch_size=4, parse_fn=other_keys).batch(0)
 
 

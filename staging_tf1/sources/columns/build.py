@@ -17,8 +17,9 @@ from staging_tf1.sources.columns import folder
 from staging_tf1.sources.columns.files import ComponentWriter
 from staging_tf1.sources.columns.inputs import CacheInput
 from staging_tf1.sources.columns.manifest import Manifest, encoded
+from staging_tf1.sources.stacking import record_arrays, refuse_empty_list
 from staging_tf1.spec import component_name, component_paths, flatten, flatten_up_to, pack
-from staging_tf1.spec.arrays import as_array, describe, is_plain
+from staging_tf1.spec.arrays import as_array, describe
 
 
 def built(path: str, data: CacheInput, limit: int | None, if_changed: str, progress: bool) -> None:
@@ -103,10 +104,10 @@ class RecordWriter:
         if self._paths is None:
             self._begin(value, stacked, where)
         try:
-            leaves = flatten_up_to(self._paths, value, where)
+            arrays = record_arrays(self._paths, self._writers, value, where)
         except SpecError as error:
             raise SpecError(f"{error} All records must have the structure of the first one.") from error
-        rows = [self._as_rows(leaf, writer, stacked, where) for (_, leaf), writer in zip(leaves, self._writers)]
+        rows = [_as_rows(array, writer, stacked, where) for (_, array), writer in zip(arrays, self._writers)]
         count = min(_common_length(rows, where), most)
         for writer, array in zip(self._writers, rows):
             writer.append(array[:count])
@@ -118,30 +119,14 @@ class RecordWriter:
         self._structure = encoded(pack(self._paths, range(len(flatten(self._paths)))))
         for number, (path, leaf) in enumerate(flatten_up_to(self._paths, value, where)):
             what = f"{where}: {component_name(path)}"
+            refuse_empty_list(leaf, what)
             array = as_array(leaf, None, what)
-            if isinstance(leaf, (list, tuple)) and not array.size:
-                raise SpecError(
-                    f"{what} is an empty list, which has no dtype, and the first record sets the dtypes. Return "
-                    f"arrays, such as np.array(words, np.int64)."
-                )
             if array.dtype.names:
                 raise SpecError(f"{what} is {array.dtype}, expected numbers or strings.")
             shape = _row_shape(array, stacked, what)
             self._writers.append(ComponentWriter(self._folder, number, path, array.dtype, shape))
         if not self._writers:
             raise SpecError(f"{where} has no component, expected at least one array.")
-
-    def _as_rows(self, leaf: Any, like: ComponentWriter, stacked: bool, where: str) -> np.ndarray[Any, Any]:
-        what = f"{where}: {component_name(like.path)}"
-        array = leaf if is_plain(leaf) else as_array(leaf, like.dtype, what)
-        shape = _row_shape(array, stacked, what)
-        if array.dtype != like.dtype or len(shape) != len(like.shape):
-            got, expected = describe(array.dtype, shape), describe(like.dtype, like.shape)
-            raise SpecError(
-                f"{what} is {got}, but {expected} in record 0. All records must have the same dtype and number of "
-                f"dimensions; only the sizes may differ."
-            )
-        return array if stacked else array[None]
 
     def finish(self, key: dict[str, Any]) -> Manifest:
         """Close the files, and return the manifest."""
@@ -153,6 +138,18 @@ class RecordWriter:
         """Close the files as they are."""
         for writer in self._writers:
             writer.close()
+
+
+def _as_rows(array: np.ndarray[Any, Any], like: ComponentWriter, stacked: bool, where: str) -> np.ndarray[Any, Any]:
+    what = f"{where}: {component_name(like.path)}"
+    shape = _row_shape(array, stacked, what)
+    if array.dtype != like.dtype or len(shape) != len(like.shape):
+        got, expected = describe(array.dtype, shape), describe(like.dtype, like.shape)
+        raise SpecError(
+            f"{what} is {got}, but {expected} in record 0. All records must have the same dtype and number of "
+            f"dimensions; only the sizes may differ."
+        )
+    return array if stacked else array[None]
 
 
 def _row_shape(array: np.ndarray[Any, Any], stacked: bool, where: str) -> tuple[int, ...]:
