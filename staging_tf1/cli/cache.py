@@ -13,6 +13,7 @@ from staging_tf1.cli.arguments import OneLineParser, complain, whole_number
 from staging_tf1.errors import StagingError
 from staging_tf1.progress import progress_bar
 from staging_tf1.sources.cached import cached
+from staging_tf1.sources.columns.files import dtype_named
 from staging_tf1.sources.columns.folder import cache_path, opened, remove, verified
 from staging_tf1.sources.columns.manifest import Manifest
 from staging_tf1.spec.arrays import describe
@@ -132,7 +133,7 @@ def _show(path: str, options: argparse.Namespace) -> int:
     print(_summary(path, manifest))
     for component in manifest.components:
         names = ", ".join(file.name for file in component.files.values())
-        spec = describe(component.dtype, component.shape)
+        spec = describe(dtype_named(component.dtype), component.shape)
         print(f"  {component.path or '(record)'}  {spec}  {_size(component.size)}  {names}")
     known = {name: value for name, value in manifest.key.items() if value not in (None, False)}
     for name, value in known.items():

@@ -29,6 +29,10 @@ def fails():
     yield 1
     raise ValueError("the user's own")
 
+def halves():
+    import ml_dtypes
+    yield np.zeros(2, ml_dtypes.bfloat16)
+
 class Holder:
     batches = [[1, 2], [3]]
 
@@ -169,6 +173,8 @@ def test_a_cache_of_another_version_can_be_removed(capsys: pytest.CaptureFixture
     assert "format version 7" in err and out == "removed old (version 7)\n"
 
 
-def test_the_progress_bar_is_for_terminals_only(run_python: RunPython, tmp_path: Path) -> None:
-    done: Any = run_python("-m", "staging_tf1", "cache", "build", "data_for_cache:train_data", "o", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+def test_a_process_of_its_own_shows_no_bar_and_knows_all_dtypes(run_python: RunPython, tmp_path: Path) -> None:
+    for words in (("build", "data_for_cache:halves", "o"), ("show", "o")):
+        done: Any = run_python("-m", "staging_tf1", "cache", *words, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert "  (record)  bfloat16 [2]  4.0 KiB  000.npy\n" in done.stdout

@@ -14,13 +14,13 @@ import math
 import mmap
 import os
 import re
-import stat
 import zlib
 from collections.abc import Sequence
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from staging_tf1.arguments import kind_of_file
 from staging_tf1.errors import RecordFileError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.files.os_errors import cure_of
@@ -34,8 +34,6 @@ _MAGIC = b"\x93NUMPY\x01\x00"
 _BUFFER_BYTES = 1 << 20
 _INT64 = np.dtype("<i8")
 _MOST_AT_ONCE = 1 << 20
-# A named pipe would block without O_NONBLOCK, which changes nothing for files.
-_READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)
 
 
 def cannot_read(described: str, error: OSError) -> RecordFileError:
@@ -44,12 +42,10 @@ def cannot_read(described: str, error: OSError) -> RecordFileError:
 
 
 def open_regular(path: str) -> IO[bytes]:
-    """Open a file for reading. Raises OSError if it is no regular file."""
-    descriptor = os.open(path, _READ)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(0, "it is not a regular file")
-    return os.fdopen(descriptor, "rb")
+    """Open a file for reading. Raises OSError if it is no regular file: a named pipe would block."""
+    if (kind := kind_of_file(path)) is not None:
+        raise OSError(0, f"it is {kind}")
+    return open(path, "rb")
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
