@@ -62,6 +62,7 @@ class Launched:
         (folder / "program.py").write_text(PRELUDE + program, encoding="utf-8")
         for pipe in ("alive", "facts", "go"):
             os.mkfifo(folder / pipe)
+        self._folder = folder
         self._alive = os.open(folder / "alive", os.O_RDONLY | os.O_NONBLOCK)
         # Open for reading and writing, so that neither side waits for the other or sees an end.
         self._facts, self._go = (os.open(folder / pipe, os.O_RDWR) for pipe in ("facts", "go"))
@@ -104,6 +105,8 @@ class Launched:
 
     def wait_until_all_are_gone(self) -> None:
         """Wait until every process that has been ready, and what it has started, is dead."""
+        # Without this, a pipe that no process has opened yet would have no end.
+        os.close(os.open(self._folder / "alive", os.O_WRONLY | os.O_NONBLOCK))
         self._wait_for(self._alive, time.monotonic() + PATIENCE_SECS)
         assert os.read(self._alive, 1) == b""
 
