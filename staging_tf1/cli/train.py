@@ -268,6 +268,5 @@ def _train(data: LabelledImages, *, workflow: str, epochs: int, **options: Any) 
         result = train(data, workflow, epochs=epochs, on_step=on_step, **options)
     for pipeline in result.pipelines:
         print(pipeline)
-    rate = result.examples / result.secs
-    print(f"trained on {result.examples:,} examples in {result.secs:.1f} s ({rate:,.0f} examples/s)")
+    print(f"trained on {result.examples:,} examples in {result.secs:.1f} s")
     print(f"test accuracy {result.correct / result.tested:.3f} ({result.correct} of {result.tested})")

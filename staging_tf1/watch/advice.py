@@ -27,7 +27,8 @@ _CURES = {
     "stream": "make the source faster, or use one that several threads can read, such as ArraySource",
     "graph": "make the ops that compute it faster (tf.data in parallel), or pass a source, whose batches keep their "
     "order with several feed threads",
-    "seeded": "make the source faster: the order of a seeded shuffle queue can only be repeated with one feed thread",
+    "seeded": "shuffle in the source (shuffle=True, seed=) and use queue='fifo': the feeder and the taker of a seeded "
+    "shuffle queue take turns",
     "lockstep": "let a thread read ahead: lockstep=False",
 }
 # For a source that computes. What the threads hold meanwhile, the GIL or not, is not known.

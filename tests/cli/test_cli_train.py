@@ -70,7 +70,7 @@ def test_the_command_prints_its_bar_its_report_and_nothing_else(
     waits = r"steps waited [\d.]+ s for input, feed threads [\d.]+ s for room; occupancy [\d.]+ of 2; .*"
     assert re.fullmatch(
         rf"staged: 1380 batches, 2.8 MiB; {waits}\n"
-        r"trained on 43,260 examples in [\d.]+ s \([\d,]+ examples/s\)\n"
+        r"trained on 43,260 examples in [\d.]+ s\n"
         r"test accuracy 0\.\d+ \(\d+ of 355\)\n",
         done.stdout,
     ), done.stdout
@@ -86,7 +86,7 @@ def test_each_workflow_learns_reports_and_fills_its_logdir(
     pipeline, speed, accuracy = out.splitlines()
     # One pipeline: what it delivered, how long the steps waited for it, and how full it was.
     assert re.match(rf"{workflow}: \d+ batches, .*waited \d+\.\d+ s for input.*occupancy \d+\.\d of \d+", pipeline)
-    assert re.fullmatch(r"trained on 14,420 examples in \d+\.\d s \([\d,]+ examples/s\)", speed)
+    assert re.fullmatch(r"trained on 14,420 examples in \d+\.\d s", speed)
     share = re.fullmatch(r"test accuracy (\d\.\d{3}) \(\d+ of 355\)", accuracy)
     assert share is not None
     assert float(share[1]) >= 0.93
