@@ -6,6 +6,7 @@ import collections
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -26,6 +27,15 @@ from staging_tf1.lifecycle.steps import Steps
 from staging_tf1.watch.interrupt import InterruptWatcher
 
 LIMIT_SECS = 200.0
+
+
+@pytest.fixture(autouse=True)
+def control_flow() -> Iterator[None]:
+    """Make `tf.while_loop` and `tf.cond` of functions, as TensorFlow 2 does."""
+    enabled = tf.control_flow_v2_enabled()
+    tf.enable_control_flow_v2()
+    yield
+    (tf.enable_control_flow_v2 if enabled else tf.disable_control_flow_v2)()
 
 
 class Pair(NamedTuple):
@@ -61,33 +71,17 @@ def constants(*names: str) -> list[Any]:
     return [tf.constant(float(number), name=name) for number, name in enumerate(names)]
 
 
-@pytest.fixture
-def v1_control_flow() -> Iterator[None]:
-    """Make `tf.while_loop` and `tf.cond` of ops with back edges, as TensorFlow 1 did."""
-    enabled = tf.control_flow_v2_enabled()
-    tf.disable_control_flow_v2()
-    yield
-    if enabled:
-        tf.enable_control_flow_v2()
-
-
-@pytest.fixture
-def control_flow_of_functions() -> None:
-    if not tf.control_flow_v2_enabled():
-        pytest.skip("control flow is not made of functions here")
-
-
 # The ops of a run.
 
 NESTED: dict[str, Callable[[Any, Any], Any]] = {
-    "list": lambda a, b: [a, b],
     "nested lists and tuples": lambda a, b: [[a], ((b,), [])],
     "dict": lambda a, b: {"x": a, "y": {"z": b}},
-    "dict with numbers for keys": lambda a, b: {1: a, 2: b},
-    "OrderedDict": lambda a, b: collections.OrderedDict(x=a, y=b),
+    "dict with keys of several kinds": lambda a, b: {"x": a, 1: b},
+    "dict with a key that has no order": lambda a, b: {a.ref(): [a, b]},
+    "OrderedDict": lambda a, b: collections.OrderedDict({"x": a, 1: b}),
+    "UserDict": lambda a, b: collections.UserDict({"x": a, 1: b}),
     "namedtuple": Pair,
-    "attrs": Two,
-    "attrs with a dict whose keys have no order": lambda a, b: Two([a], {"x": b, 1: b}),
+    "attrs": lambda a, b: Two([a], {"x": b, 1: b}),
     "dict of a module": lambda a, b: in_a_module({"x": a, "y": [b]}),
     "operations": lambda a, b: [a.op, b.op],
     "names of tensors": lambda a, b: ["a:0", "b:0"],
@@ -99,38 +93,18 @@ NESTED: dict[str, Callable[[Any, Any], Any]] = {
 def test_every_form_of_fetches_is_looked_into(graph: Any, form: str) -> None:
     a, b, _ = constants("a", "b", "c")
     assert ops_of_run(graph, NESTED[form](a, b), []) == {"a", "b"}
-
-
-def test_no_fetches_need_no_op(graph: Any) -> None:
-    constants("a")
     assert ops_of_run(graph, [], []) == ops_of_run(graph, {"x": []}, []) == set()
 
 
-def test_tensors_of_several_parts_need_all_of_them(graph: Any) -> None:
+def test_tensors_of_several_parts_need_all_of_them_and_a_variable_what_reads_it(graph: Any) -> None:
     indices, values, shape = tf.constant([[0]], tf.int64), tf.constant([1.0]), tf.constant([2], tf.int64)
     sparse = tf.SparseTensor(indices, values, shape)
     needed = {indices.op.name, values.op.name, shape.op.name}
     assert ops_of_run(graph, {"sparse": sparse}, []) == needed
     assert ops_of_run(graph, sparse, [sparse]) == set(), "fed as a whole"
     assert ops_of_run(graph, sparse, [sparse.values]) == needed - {values.op.name}
-
-
-def test_a_variable_needs_what_reads_it(graph: Any) -> None:
     variable = tf.get_variable("v", [], use_resource=True)
     assert {op.split("/")[-1] for op in ops_of_run(graph, variable, [])} == {"v", "ReadVariableOp"}
-
-
-def test_a_dict_with_keys_that_have_no_order_is_looked_into(graph: Any) -> None:
-    a, b = constants("a", "b")
-    assert ops_of_run(graph, {a.ref(): b}, []) == {"b"}, "one key needs no order"
-
-
-@pytest.mark.parametrize("kind", [dict, collections.OrderedDict, collections.UserDict])
-def test_a_dict_with_keys_of_several_kinds_is_looked_into(graph: Any, kind: type[Any]) -> None:
-    a, b = constants("a", "b")
-    with tf.Session() as sess:
-        sess.run(kind({"x": a, 1: b}))
-    assert ops_of_run(graph, kind({"x": a, 1: b}), []) == {"a", "b"}
 
 
 def test_a_fed_tensor_cuts_the_walk(graph: Any) -> None:
@@ -138,43 +112,25 @@ def test_a_fed_tensor_cuts_the_walk(graph: Any) -> None:
     b = tf.identity(a, name="b")
     parts = tf.split(tf.stack([b, b], name="both"), 2, name="parts")
     c = tf.identity(parts[0], name="c")
-    assert ops_of_run(graph, c, [b]) == ops_of_run(graph, c, ["b:0"])
-    assert ops_of_run(graph, c, [b]) == {"c", "parts", "parts/split_dim", "both"}
-    assert ops_of_run(graph, c, [c]) == set(), "what is fetched is fed itself"
+    needed = {"c", "parts", "parts/split_dim", "both"}
+    assert needed == ops_of_run(graph, c, [b]) == ops_of_run(graph, c, ["b:0"]) == ops_of_run(graph, c, [], cut=[b])
     assert "parts" in ops_of_run(graph, parts, [parts[0]]), "the other output is still computed"
-    assert ops_of_run(graph, c, [], cut=[b]) == ops_of_run(graph, c, [b])
 
 
-def test_feeding_cuts_no_control_edge(graph: Any) -> None:
-    a, b = constants("a", "b")
-    with tf.control_dependencies([a]):
-        c = tf.identity(b, name="c")
-    assert ops_of_run(graph, c, [a, b]) == {"c", "a"}
-    assert ops_of_run(graph, c, [a, c]) == set()
-
-
+@pytest.mark.parametrize("of_functions", [True, False])
 @pytest.mark.parametrize("build", ["while_loop", "cond"])
-def test_control_flow_with_back_edges_is_walked_once(graph: Any, v1_control_flow: None, build: str) -> None:
+def test_control_flow_needs_what_it_uses(graph: Any, build: str, of_functions: bool) -> None:
+    if not of_functions:
+        tf.disable_control_flow_v2()
     a, b = constants("a", "b")
     if build == "while_loop":
         out = tf.while_loop(lambda i: i < 3.0, lambda i: i + b, [a])
-        assert any(op.type == "NextIteration" for op in graph.get_operations())
     else:
         out = tf.cond(a > 1.0, lambda: b + 1.0, lambda: b - 1.0)
-        assert any(op.type == "Switch" for op in graph.get_operations())
+    assert any(op.type in ("NextIteration", "Switch") for op in graph.get_operations()) != of_functions
     needed = [op.name for op in ancestors([out])]
     assert {"a", "b"} <= set(needed) and len(needed) == len(set(needed))
-    assert "b" not in ops_of_run(graph, out, [b])
-
-
-@pytest.mark.parametrize("build", ["while_loop", "cond"])
-def test_functions_need_what_they_capture(graph: Any, control_flow_of_functions: None, build: str) -> None:
-    a, b = constants("a", "b")
-    if build == "while_loop":
-        out = tf.while_loop(lambda i: i < 3.0, lambda i: i + b, [a])
-    else:
-        out = tf.cond(a > 1.0, lambda: b + 1.0, lambda: b - 1.0)
-    assert {"a", "b"} <= ops_of_run(graph, out, [])
+    assert {"a", "b"} <= ops_of_run(graph, out, []) and "b" not in ops_of_run(graph, out, [b])
 
 
 @st.composite
@@ -241,13 +197,7 @@ def test_a_run_takes_from_the_towers_that_it_depends_on(graph: Any) -> None:
         ]:
             taken = {sink.name for sink in steps.chain.plan(fetches, fed).sinks}
             assert taken == expected, f"{fetches} with {fed}"
-
-
-def test_without_a_pipeline_a_run_takes_nothing(graph: Any) -> None:
-    (other,) = constants("other")
-    with tf.Session() as sess:
-        steps = Steps(feeding_of(sess), [], InterruptWatcher(print))
-        assert not steps.chain.plan(other, None).sinks and not steps.chain.plan("no such op", None).sinks
+        assert not steps.chain.plan("no such op", None).sinks
 
 
 # The answers that are kept.
@@ -260,88 +210,34 @@ class Fetch:
         self.number = number
 
 
-class Asked:
-    """Counts the questions, and answers each with its fetches and feeds."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.cache = ByFetches(self._answer)
-
-    def _answer(self, fetches: Any, fed: list[Any]) -> Any:
-        self.count += 1
-        return fetches, fed
-
-
-def test_the_same_fetches_and_feeds_are_looked_up_once(graph: Any) -> None:
-    a, b = constants("a", "b")
-    asked, pair = Asked(), Pair(a, b)
-    forms: list[Callable[[], Any]] = [
-        lambda: a,
-        lambda: [a, (b, [a])],
-        lambda: {"x": a, "y": [b]},
-        lambda: "".join(["a", ":0"]),
-        lambda: pair,
-    ]
-    for form in forms:
-        before = asked.count
-        answers = [asked.cache.of(form(), fed()) for fed in (dict, lambda: None, dict) for _ in range(3)]
-        assert asked.count == before + 1 and all(answer is answers[0] for answer in answers)
-        asked.cache.of(form(), {b: 1.0})
-        asked.cache.of(form(), {b: 2.0})
-        assert asked.count == before + 2, "what is fed matters, and not its value"
-
-
-def test_other_fetches_and_feeds_are_looked_up_anew(graph: Any) -> None:
-    a, b = constants("a", "b")
-    asked = Asked()
-    runs: list[tuple[Any, Any]] = [
-        (a, None),
-        (b, None),
-        ([a], None),
-        ([[a]], None),
-        ([a, b], None),
-        ([b, a], None),
-        ([[a], b], None),
-        ([a, [b]], None),
-        ({"x": a}, None),
-        ({"y": a}, None),
-        ({"x": b}, None),
-        ("a:0", None),
-        (["a:0"], None),
-        (a, {a: 1.0}),
-        (a, {b: 1.0}),
-        (a, {"b:0": 1.0}),
-        (a, {a: 1.0, b: 1.0}),
-    ]
-    for number, (fetches, fed) in enumerate(runs, 1):
-        assert asked.cache.of(fetches, fed) == (fetches, list(fed or {}))
-        assert asked.count == number
-
-
-def test_a_dict_is_not_the_list_of_its_items(graph: Any) -> None:
-    (a, _) = constants("a", "b")
-    asked = Asked()
-    assert asked.cache.of({"b:0": a}, None)[0] == {"b:0": a}
-    assert asked.cache.of([("b:0", a)], None)[0] == [("b:0", a)], "which fetches b, too"
-
-
-def test_lists_and_dicts_that_have_changed_are_looked_up_anew(graph: Any) -> None:
-    a, b = constants("a", "b")
-    cache = ByFetches(lambda fetches, fed: ops_of_run(graph, fetches, fed))
-    listed, named = [a], {"a": a}
-    assert cache.of(listed, None) == cache.of(named, None) == {"a"}
-    listed.append(b)
-    named["b"] = b
-    assert cache.of(listed, None) == cache.of(named, None) == {"a", "b"}
-
-
 class Several(list[Any]):
     """A list of a class of its own."""
 
 
+def test_the_same_fetches_and_feeds_are_looked_up_once_and_others_anew(graph: Any) -> None:
+    a, b = constants("a", "b")
+    asked: list[Any] = []
+    cache = ByFetches(lambda *run: asked.append(run) or run)  # type: ignore[func-returns-value]
+    pair = Pair(a, b)
+    fetches: list[Callable[[], Any]] = [
+        *(lambda: a, lambda: b, lambda: [a], lambda: [[a]], lambda: [a, b], lambda: [b, a], lambda: [[a], b]),
+        *(lambda: [a, [b]], lambda: [a, (b, [a])], lambda: {"x": a}, lambda: {"y": a}, lambda: {"x": b}, lambda: pair),
+        *(lambda: "".join(["a", ":0"]), lambda: ["a:0"], lambda: {"x": a, "y": [b]}, lambda: Several([a])),
+        # The second fetches b, too.
+        *(lambda: {"b:0": a}, lambda: [("b:0", a)]),
+    ]
+    feeds: list[Any] = [None, {a: 1.0}, {b: 1.0}, {"b:0": 1.0}, {a: 1.0, b: 1.0}]
+    for number, (make, fed) in enumerate([(make, fed) for make in fetches for fed in feeds], 1):
+        assert cache.of(make(), fed) == (make(), [*(fed or {})])
+        # What is fed matters, and not its value.
+        cache.of(make(), dict.fromkeys(fed or {}, 2.0))
+        assert len(asked) == number
+
+
 # Each is made of one fetch, and gets a second one by the function beside it.
 CHANGED: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] = {
-    "OrderedDict": (lambda a: collections.OrderedDict(a=a), lambda fetches, b: fetches.update(b=b)),
+    "list": (lambda a: [a], lambda fetches, b: fetches.append(b)),
+    "dict": (lambda a: {"a": a}, lambda fetches, b: fetches.update(b=b)),
     "defaultdict": (lambda a: collections.defaultdict(list, a=[a]), lambda fetches, b: fetches["b"].append(b)),
     "UserDict": (lambda a: collections.UserDict(a=a), lambda fetches, b: fetches.update(b=b)),
     "subclass of list": (lambda a: Several([a]), lambda fetches, b: fetches.append(b)),
@@ -354,7 +250,7 @@ CHANGED: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] = {
 
 
 @pytest.mark.parametrize("kind", CHANGED)
-def test_other_containers_that_have_changed_are_looked_up_anew(graph: Any, kind: str) -> None:
+def test_containers_that_have_changed_are_looked_up_anew(graph: Any, kind: str) -> None:
     make, change = CHANGED[kind]
     a, b = constants("a", "b")
     cache = ByFetches(lambda fetches, fed: ops_of_run(graph, fetches, fed))
@@ -367,37 +263,24 @@ def test_other_containers_that_have_changed_are_looked_up_anew(graph: Any, kind:
         assert cache.of(fetches, None) == {"a", "b"}
 
 
-SHORT_LIVED: dict[str, Callable[[Fetch], tuple[Any, Any]]] = {
-    "fetch": lambda fetch: (fetch, None),
-    "in a list": lambda fetch: ([fetch, [fetch]], None),
-    "in a dict": lambda fetch: ({"x": fetch}, None),
-    "feed": lambda fetch: ("x", {fetch: 1.0}),
+SHORT_LIVED: dict[str, Callable[[Fetch, list[Any]], tuple[Any, Any]]] = {
+    "fetch": lambda fetch, _: (fetch, None),
+    "in a list": lambda fetch, _: ([fetch, [fetch]], None),
+    "in a dict": lambda fetch, _: ({"x": fetch}, None),
+    "in the same list": lambda fetch, same: (same.__setitem__(0, fetch) or same, None),  # type: ignore[func-returns-value]
+    "feed": lambda fetch, _: ("x", {fetch: 1.0}),
 }
 
 
 @pytest.mark.parametrize("where", SHORT_LIVED)
-def test_no_object_gets_the_answer_of_another_that_is_gone(where: str) -> None:
+def test_no_object_gets_the_answer_of_another_that_is_gone_and_few_are_kept(where: str) -> None:
     cache = ByFetches(lambda *run: {each.number for each in tf.nest.flatten(run) if isinstance(each, Fetch)})
-    for number in range(2500):
-        assert cache.of(*SHORT_LIVED[where](Fetch(number))) == {number}
-
-
-def test_no_object_gets_the_answer_of_another_that_was_in_the_same_list() -> None:
-    cache = ByFetches(lambda fetches, fed: fetches[0].number)
-    fetches: list[Any] = [None]
-    for number in range(2500):
-        fetches[0] = Fetch(number)
-        assert cache.of(fetches, None) == number
-
-
-def test_only_so_many_answers_are_kept() -> None:
-    cache, alive = ByFetches(lambda fetches, fed: fetches.number), weakref.WeakSet[Fetch]()
-    lasting = Fetch(-1)
+    alive, lasting, same = weakref.WeakSet[Fetch](), Fetch(-1), [None]
     for number in range(2500):
         fetch = Fetch(number)
         alive.add(fetch)
-        assert cache.of(fetch, None) == number
-        assert cache.of(lasting, None) == -1
+        assert cache.of(*SHORT_LIVED[where](fetch, same)) == {number}
+        assert cache.of(lasting, None) == {-1}
     assert len(alive) <= 1001
 
 
@@ -448,6 +331,32 @@ def stop(*_: Any) -> Any:
     raise StopIteration
 
 
+def while_once(body: Callable[[Any], Any], first: Any = 0) -> Any:
+    """A loop that runs `body` once."""
+    return tf.while_loop(lambda i, _: i < 1, lambda i, x: (i + 1, body(x)), [0, first])[1]
+
+
+def if_true(then: Callable[[], Any]) -> Any:
+    return tf.cond(tf.placeholder_with_default(True, []), then, lambda: tf.constant(1))
+
+
+def called(function: Callable[..., Any], *args: Any) -> Any:
+    return tf.function(function, autograph=False)(*args)
+
+
+def two_deep() -> Any:
+    queue = ended_queue()
+    return while_once(lambda x: if_true(lambda: called(lambda: queue.dequeue() + x)))
+
+
+def chain_of_functions() -> Any:
+    """A chain of functions each of which calls the one before it twice."""
+    function: Callable[[Any], Any] = lambda x: x + 1  # noqa: E731
+    for _ in range(5):
+        function = tf.function(lambda x, inner=function: tf.cond(x > 0, lambda: inner(x), lambda: inner(-x)))
+    return function(tf.constant(1))
+
+
 ENDING: dict[str, Callable[[], Any]] = {
     "dequeue": lambda: ended_queue().dequeue(),
     "dequeue_many": lambda: ended_queue().dequeue_many(2),
@@ -463,19 +372,25 @@ ENDING: dict[str, Callable[[], Any]] = {
     "py_func without state": lambda: tf.py_func(stop, [], tf.int32, stateful=False),
     "numpy_function": lambda: tf.numpy_function(stop, [], tf.int32),
     "py_function": lambda: tf.py_function(stop, [], tf.int32),
+    # In functions.
+    "in cond": lambda: if_true(ended_queue().dequeue),
+    "in while_loop": lambda: (lambda queue: while_once(lambda _: queue.dequeue()))(ended_queue()),
+    "in condition of a while_loop": lambda: (
+        lambda queue: tf.while_loop(lambda i: queue.dequeue() < i, lambda i: i + 1, [0])
+    )(ended_queue()),
+    "in switch_case": lambda: tf.switch_case(
+        tf.placeholder_with_default(1, []), [lambda: tf.constant(1), ended_queue().dequeue]
+    ),
+    "in function": lambda: (lambda iterator: called(iterator.get_next))(ended_iterator()),
+    "in functions in functions": two_deep,
+    "in map_fn": lambda: (lambda queue: tf.map_fn(lambda x: x + queue.dequeue(), tf.constant([1, 2])))(ended_queue()),
+    "in py_func": lambda: if_true(lambda: tf.py_func(stop, [], tf.int32)),
+    "in py_func without state": lambda: if_true(lambda: tf.py_func(stop, [], tf.int32, stateful=False)),
+    "in py_func of a constant": lambda: if_true(lambda: tf.py_func(stop, [tf.constant(1)], tf.int32)),
+    "in py_func of a constant outside": lambda: (
+        lambda value: if_true(lambda: tf.ensure_shape(tf.py_func(stop, [value], tf.int32), []))
+    )(tf.constant(1)),
 }
-
-
-@pytest.mark.parametrize("op", ENDING)
-def test_ops_at_which_the_data_can_end(graph: Any, op: str) -> None:
-    made = ENDING[op]()
-    with tf.Session() as sess:
-        sess.run(tf.get_collection("end"))
-        with pytest.raises(tf.errors.OutOfRangeError):
-            sess.run(made)
-    assert can_end(made.op)
-
-
 NOT_ENDING: dict[str, Callable[[], Any]] = {
     "constant": lambda: tf.constant(1),
     "size": lambda: ended_queue().size(),
@@ -483,16 +398,31 @@ NOT_ENDING: dict[str, Callable[[], Any]] = {
     "optional": lambda: ended_iterator().get_next_as_optional().has_value(),
     "py_func of what the graph computes": lambda: tf.py_func(lambda x: x, [tf.constant(1) + 1], tf.int32),
     "py_function of what the graph computes": lambda: tf.py_function(lambda x: x, [tf.constant(1) + 1], tf.int32),
+    # In functions.
+    "nothing in cond": lambda: if_true(lambda: tf.constant(2)),
+    "nothing in while_loop": lambda: while_once(lambda x: x + 1),
+    "nothing in size": lambda: (lambda queue: called(queue.size))(ended_queue()),
+    "nothing in py_func of what a function computes": lambda: (
+        lambda x: if_true(lambda: tf.ensure_shape(tf.py_func(lambda y: y, [x + 1], tf.int32), []))
+    )(tf.constant(1)),
+    "nothing in py_func of what the graph computes": lambda: (
+        lambda x: if_true(lambda: tf.ensure_shape(tf.py_func(lambda y: y, [x], tf.int32), []))
+    )(tf.constant(1) + 1),
+    "nothing in function of a dataset": lambda: tf.data.experimental.cardinality(
+        tf.data.Dataset.range(2).map(lambda _: tf.py_func(stop, [], tf.int32))
+    ),
+    "nothing in many functions": chain_of_functions,
 }
 
 
-@pytest.mark.parametrize("op", NOT_ENDING)
-def test_ops_at_which_no_data_can_end(graph: Any, op: str) -> None:
-    made = NOT_ENDING[op]()
+@pytest.mark.parametrize("made", [*ENDING, *NOT_ENDING])
+def test_where_the_data_can_end(graph: Any, made: str) -> None:
+    fetched = (ENDING | NOT_ENDING)[made]()
     with tf.Session() as sess:
         sess.run(tf.get_collection("end"))
-        sess.run(made)
-    assert not any(can_end(each) for each in ancestors([made]))
+        with pytest.raises(tf.errors.OutOfRangeError) if made in ENDING else nullcontext():
+            sess.run(fetched)
+    assert len([op for op in ancestors([fetched]) if can_end(op)]) == (made in ENDING)
 
 
 def test_what_a_py_func_is_given_may_come_from_outside(graph: Any) -> None:
@@ -531,6 +461,11 @@ def of_a_dataset_of_datasets() -> tuple[list[Any], list[Any]]:
     return [value], [value]
 
 
+def behind_a_branch() -> tuple[list[Any], list[Any]]:
+    x = if_true(ended_queue().dequeue)
+    return [x], [x]
+
+
 def not_to_be_fed() -> tuple[list[Any], list[Any]]:
     x = ended_queue().dequeue()
     tf.get_default_graph().prevent_feeding(x)
@@ -545,6 +480,7 @@ CUTS: dict[str, Callable[[], tuple[list[Any], list[Any]]]] = {
     "behind a control edge": behind_a_control_edge,
     "behind what is a variant": of_a_dataset_of_datasets,
     "behind what must not be fed": not_to_be_fed,
+    "behind a branch": behind_a_branch,
     "nowhere": lambda: ([tf.constant(1) + 1], []),
 }
 
@@ -573,116 +509,16 @@ def test_a_put_whose_end_was_fed_runs_after_the_end(graph: Any) -> None:
         assert sess.run(size) == 1
 
 
-def test_a_dequeue_in_a_branch_is_found(graph: Any, v1_control_flow: None) -> None:
-    queue, closing = ended_queue(), tf.placeholder(tf.bool)
-    x = tf.cond(closing, lambda: tf.constant(1), queue.dequeue)
+def test_a_dequeue_in_a_branch_with_back_edges_is_found(graph: Any) -> None:
+    tf.disable_control_flow_v2()
+    x = tf.cond(tf.placeholder(tf.bool), lambda: tf.constant(1), ended_queue().dequeue)
     assert [op.type for op in ancestors([x]) if can_end(op)] == ["QueueDequeueV2"]
 
 
-def test_a_dequeue_in_a_branch_that_is_a_function_is_found(graph: Any, control_flow_of_functions: None) -> None:
-    queue, given_one = ended_queue(), tf.placeholder(tf.bool)
-    x = tf.cond(given_one, lambda: tf.constant(1), queue.dequeue)
-    with tf.Session() as sess:
-        sess.run(tf.get_collection("end"))
-        with pytest.raises(tf.errors.OutOfRangeError):
-            sess.run(x, {given_one: False})
-    area = staging.StagingArea([tf.int32], [[]])
-    put = area.put([x])
-    assert [tensor.name for tensor in cut_before(put, [x])] == [x.name]
-
-
-def while_once(body: Callable[[Any], Any], first: Any = 0) -> Any:
-    """A loop that runs `body` once."""
-    return tf.while_loop(lambda i, _: i < 1, lambda i, x: (i + 1, body(x)), [0, first])[1]
-
-
-def if_true(then: Callable[[], Any]) -> Any:
-    return tf.cond(tf.placeholder_with_default(True, []), then, lambda: tf.constant(1))
-
-
-def called(function: Callable[..., Any], *args: Any) -> Any:
-    return tf.function(function, autograph=False)(*args)
-
-
-def two_deep() -> Any:
-    queue = ended_queue()
-    return while_once(lambda x: if_true(lambda: called(lambda: queue.dequeue() + x)))
-
-
-ENDING_IN_FUNCTIONS: dict[str, Callable[[], Any]] = {
-    "cond": lambda: if_true(ended_queue().dequeue),
-    "while_loop": lambda: (lambda queue: while_once(lambda _: queue.dequeue()))(ended_queue()),
-    "condition of a while_loop": lambda: (
-        lambda queue: tf.while_loop(lambda i: queue.dequeue() < i, lambda i: i + 1, [0])
-    )(ended_queue()),
-    "switch_case": lambda: tf.switch_case(
-        tf.placeholder_with_default(1, []), [lambda: tf.constant(1), ended_queue().dequeue]
-    ),
-    "function": lambda: (lambda iterator: called(iterator.get_next))(ended_iterator()),
-    "functions in functions": two_deep,
-    "map_fn": lambda: (lambda queue: tf.map_fn(lambda x: x + queue.dequeue(), tf.constant([1, 2])))(ended_queue()),
-    "py_func": lambda: if_true(lambda: tf.py_func(stop, [], tf.int32)),
-    "py_func without state": lambda: if_true(lambda: tf.py_func(stop, [], tf.int32, stateful=False)),
-    "py_func of a constant": lambda: if_true(lambda: tf.py_func(stop, [tf.constant(1)], tf.int32)),
-    "py_func of a constant outside": lambda: (
-        lambda value: if_true(lambda: tf.ensure_shape(tf.py_func(stop, [value], tf.int32), []))
-    )(tf.constant(1)),
-}
-
-
-@pytest.mark.parametrize("where", ENDING_IN_FUNCTIONS)
-def test_functions_in_which_the_data_can_end(graph: Any, control_flow_of_functions: None, where: str) -> None:
-    made = ENDING_IN_FUNCTIONS[where]()
-    with tf.Session() as sess:
-        sess.run(tf.get_collection("end"))
-        with pytest.raises(tf.errors.OutOfRangeError):
-            sess.run(made)
-    assert len([op for op in ancestors([made]) if can_end(op)]) == 1
-
-
-def chain_of_functions() -> Any:
-    """A chain of functions each of which calls the one before it twice."""
-    function: Callable[[Any], Any] = lambda x: x + 1  # noqa: E731
-    for _ in range(5):
-        function = tf.function(lambda x, inner=function: tf.cond(x > 0, lambda: inner(x), lambda: inner(-x)))
-    return function(tf.constant(1))
-
-
-NOT_ENDING_IN_FUNCTIONS: dict[str, Callable[[], Any]] = {
-    "cond": lambda: if_true(lambda: tf.constant(2)),
-    "while_loop": lambda: while_once(lambda x: x + 1),
-    "size": lambda: (lambda queue: called(queue.size))(ended_queue()),
-    "py_func of what a function computes": lambda: (
-        lambda x: if_true(lambda: tf.ensure_shape(tf.py_func(lambda y: y, [x + 1], tf.int32), []))
-    )(tf.constant(1)),
-    "py_func of what the graph computes": lambda: (
-        lambda x: if_true(lambda: tf.ensure_shape(tf.py_func(lambda y: y, [x], tf.int32), []))
-    )(tf.constant(1) + 1),
-    "function of a dataset": lambda: tf.data.experimental.cardinality(
-        tf.data.Dataset.range(2).map(lambda _: tf.py_func(stop, [], tf.int32))
-    ),
-    "many functions": chain_of_functions,
-}
-
-
-@pytest.mark.parametrize("where", NOT_ENDING_IN_FUNCTIONS)
-def test_functions_in_which_no_data_can_end(graph: Any, control_flow_of_functions: None, where: str) -> None:
-    made = NOT_ENDING_IN_FUNCTIONS[where]()
-    with tf.Session() as sess:
-        sess.run(tf.get_collection("end"))
-        sess.run(made)
-    assert not any(can_end(each) for each in ancestors([made]))
-
-
-def test_a_function_that_is_built_later_is_found(graph: Any, control_flow_of_functions: None) -> None:
+def test_functions_that_are_built_later_or_are_being_built_are_found(graph: Any) -> None:
+    queue, seen = ended_queue(), []
     first = if_true(lambda: tf.constant(2))
     assert not any(can_end(op) for op in ancestors([first]))
-    later = if_true(ended_queue().dequeue)
-    assert any(can_end(op) for op in ancestors([later]))
-
-
-def test_the_data_can_end_within_a_function_that_is_being_built(graph: Any, control_flow_of_functions: None) -> None:
-    queue, seen = ended_queue(), []
 
     def build() -> Any:
         made = if_true(queue.dequeue)
@@ -691,3 +527,4 @@ def test_the_data_can_end_within_a_function_that_is_being_built(graph: Any, cont
 
     called(build)
     assert seen == ["If"]
+    assert any(can_end(op) for op in ancestors([if_true(queue.dequeue)]))
