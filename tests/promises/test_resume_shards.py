@@ -1,11 +1,12 @@
-"""A run resumes with other towers, other shards or another batch size, at exactly the documented cost."""
+"""A run resumes in another order of batches (towers, shards, batch size, seed) at exactly the documented cost."""
 
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -63,50 +64,85 @@ def test_records_come_exactly_once_over_2_1_4_and_2_towers(tmp_path: Any, way: s
     assert len(got) == 96
 
 
-def test_partial_batches_and_the_end_of_an_epoch_are_counted(tmp_path: Any) -> None:
-    # Shards of 12 and of 11 records: 3 batches each per epoch; then 6 of one tower.
-    got = part(tmp_path, records(23, 4, epochs=2), 2, 4)
-    got += part(tmp_path, records(23, 4, epochs=2), 1, None)
-    assert Counter(got) == Counter(2 * list(range(23)))
+class Change(NamedTuple):
+    """A source and its towers, the steps of a first run, what a second run has instead, and where that continues."""
+
+    old: ArraySource
+    towers: int
+    steps: int
+    new: ArraySource
+    new_towers: int
+    begins: int
+    said: str
 
 
-REFUSED = (
-    "'staged': the checkpoint holds position 3 in another order of batches: towers was 1, is 2. 12 records had been "
-    "consumed: continuing at batch 1 repeats 4 and skips none. Give staged() the same source and devices as before, "
-    "or resume='ignore' to continue at batch 1 anyway, or resume='restart' to begin with the first batch."
-)
+def crossing(epochs: int) -> ArraySource:
+    """The batches 4, 4 and 2 of one epoch; they are the first of 4, 4, 4, 4 and 4 of two."""
+    return records(10, 4, epochs=epochs, across_epochs=True)
 
 
-# Both are in the other tests of the file.
-@pytest.mark.slow_cases("one thread|threads")
-@pytest.mark.parametrize("way", WAYS)
-def test_records_that_would_come_twice_are_counted_and_refused(tmp_path: Any, way: str) -> None:
-    before = part(tmp_path, records(40, 4), 1, 3)
-    with pytest.raises(ResumeError) as caught:
-        part(tmp_path, records(40, 4), 2, 1, **WAYS[way])
-    assert str(caught.value) == REFUSED
-    after = part(tmp_path, records(40, 4), 2, None, resume="ignore", **WAYS[way])
-    twice = [record for record, count in Counter(before + after).items() if count > 1]
-    assert len(twice) == 4 and set(before + after) == set(range(40))
-    assert len(before + after) == 44, "as many as were stated, and none of them three times"
+UNTOLD = "The saved position cannot be mapped to the new order."
+OF_ALL = ", if the other shards had reached the same position."
+# "repeats 0" is not refused: the second run continues exactly. An empty text: nothing is said.
+CHANGES = {
+    "seed": Change(records(40, 4), 1, 3, records(40, 4, seed=6), 1, 3, f"seed was 5, is 6. {UNTOLD}"),
+    "shuffle": Change(
+        *(records(40, 4), 1, 3, records(40, 4, seed=None, shuffle=False), 1, 3),
+        f"seed was 5, is -1; shuffle was 1, is 0. {UNTOLD}",
+    ),
+    "batch size": Change(records(40, 4), 1, 3, records(40, 5), 1, 2, "batch_size was 4, is 5. 12 records, repeats 2"),
+    "batch size that fits": Change(
+        records(40, 4), 1, 3, records(40, 6), 1, 2, "batch_size was 4, is 6. 12 records, repeats 0"
+    ),
+    "more towers": Change(records(40, 4), 1, 3, records(40, 4), 2, 1, "towers was 1, is 2. 12 records, repeats 4"),
+    "fewer towers": Change(records(40, 4), 2, 2, records(40, 4), 1, 4, "towers was 2, is 1. 16 records, repeats 0"),
+    # Shards of 12 and of 11 records have 3 batches each per epoch; then 6 of one tower.
+    "fewer towers, in the second epoch": Change(
+        *(records(23, 4, epochs=2), 2, 4, records(23, 4, epochs=2), 1, 8), "towers was 2, is 1. 31 records, repeats 0"
+    ),
+    "more epochs": Change(crossing(1), 1, 2, crossing(2), 1, 2, ""),
+    "more epochs after a partial batch": Change(
+        crossing(1), 1, 3, crossing(2), 1, 2, "epochs was 1, is 2. 10 records, repeats 2"
+    ),
+    "more shards": Change(
+        *(records(24, 2, shard=(0, 2)), 1, 2, records(24, 2, shard=(1, 3)), 1, 1),
+        f"shard_count was 2, is 3; shard_index was 0, is 1. 8 records, repeats 2{OF_ALL}",
+    ),
+}
 
 
-def test_more_epochs_follow_the_partial_batch_at_the_end_of_those_before(tmp_path: Any) -> None:
-    # The batches 4, 4 and 2 of one epoch are the first of 4, 4, 4, 4 and 4 of two.
-    def crossing(epochs: int) -> ArraySource:
-        return records(10, 4, epochs=epochs, across_epochs=True)
-
-    for steps in (2, None):
-        folder = tmp_path / str(steps)
-        got = part(folder, crossing(1), 1, steps)
-        if steps is None:
-            with pytest.raises(ResumeError) as caught:
-                part(folder, crossing(2), 1, None)
-            said = "epochs was 1, is 2. 10 records had been consumed: continuing at batch 2 repeats 2 and skips none."
-            assert said in str(caught.value)
-        got += part(folder, crossing(2), 1, None, resume="exact" if steps else "ignore")
-        repeated = Counter([] if steps else crossing(1).batch(2).tolist())
-        assert Counter(got) == Counter(2 * [*range(10)]) + repeated
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_order_continues_where_it_says_or_is_refused(tmp_path: Any, caplog: Any, change: str) -> None:
+    old, towers, steps, new, new_towers, begins, said = CHANGES[change]
+    told = re.sub(
+        r"records, (repeats \d+)", rf"records had been consumed: continuing at batch {begins} \1 and skips none", said
+    )
+    told = f"'staged': the checkpoint holds position {steps} in another order of batches: {told.removesuffix('.')}."
+    exact = "repeats 0" in said or not said
+    where = f"batch {begins}" + " of the new order" * (UNTOLD in said)
+    before = part(tmp_path, old, towers, steps)
+    if not exact:
+        with pytest.raises(ResumeError) as caught:
+            part(tmp_path, new, new_towers, 1)
+        assert str(caught.value) == (
+            f"{told} Give staged() the same source and devices as before, or resume='ignore' to continue at {where} "
+            f"anyway, or resume='restart' to begin with the first batch."
+        )
+    with caplog.at_level(logging.INFO, logger="absl"):
+        after = part(tmp_path, new, new_towers, None, resume="exact" if exact else "ignore")
+    exactly, anyway = "Resuming; nothing is repeated or skipped.", f"resume='ignore' continues at {where} anyway."
+    expected = ("INFO", f"{told} {exactly}") if exact else ("WARNING", f"{told} {anyway}")
+    lines = [(entry.levelname, entry.getMessage()) for entry in caplog.records]
+    assert [line for line in lines if "another order" in line[1]] == [expected] * bool(said)
+    parts = [new.shard(tower, new_towers) for tower in range(new_towers)] if new_towers > 1 else [new]
+    orders = [[each.batch(k).tolist() for k in range(each.num_batches or 0)] for each in parts]
+    assert after == [record for step in zip(*orders, strict=True) for batch in step for record in batch][-len(after) :]
+    assert len(after) == sum(len(batch) for order in orders for batch in order[begins:])
+    if UNTOLD not in said and OF_ALL not in said:
+        whole = Counter(record for order in orders for batch in order for record in batch)
+        repeated = Counter(before + after) - whole
+        assert sum(repeated.values()) == int((said or "0").split()[-1]) and not whole - Counter(before + after)
+    assert part(tmp_path, new, new_towers, 1, resume="restart") == [record for order in orders for record in order[0]]
 
 
 @pytest.mark.parametrize("positions", [(1, 3), (4, 0), (2, 5, 3), (1, 1, 2, 1)])
@@ -149,33 +185,6 @@ def test_towers_that_stopped_at_different_batches_resume_on_as_many(
         assert said in str(caught.value)
 
 
-def test_what_is_ignored_is_logged_and_what_costs_nothing_too(tmp_path: Any, caplog: Any) -> None:
-    part(tmp_path, records(40, 4), 1, 3)
-    with caplog.at_level(logging.INFO, logger="absl"):
-        part(tmp_path, records(40, 4), 2, 1, resume="ignore")
-        part(tmp_path, records(40, 4), 1, 1)
-    said = [(entry.levelname, entry.getMessage()) for entry in caplog.records if "another order" in entry.getMessage()]
-    stated = REFUSED.split(" Give ")[0]
-    assert said == [
-        ("WARNING", f"{stated} resume='ignore' continues at batch 1 anyway."),
-        (
-            "INFO",
-            "'staged': the checkpoint holds position 2 in another order of batches: towers was 2, is 1. 16 records had "
-            "been consumed: continuing at batch 4 repeats 0 and skips none. Resuming; nothing is repeated or skipped.",
-        ),
-    ]
-
-
-def test_it_can_begin_again_on_other_towers(tmp_path: Any) -> None:
-    part(tmp_path, records(40, 4), 1, 3)
-    assert sorted(part(tmp_path, records(40, 4), 2, None, resume="restart")) == list(range(40))
-
-
-def test_another_batch_size_goes_on_where_it_fits(tmp_path: Any) -> None:
-    got = part(tmp_path, records(40, 4), 1, 3) + part(tmp_path, records(40, 6), 1, None)
-    assert sorted(got) == list(range(40))
-
-
 def test_a_seed_that_was_drawn_is_kept_on_other_towers(tmp_path: Any) -> None:
     got: list[int] = []
     for towers, steps in ((2, 2), (4, 1), (1, None)):
@@ -195,27 +204,17 @@ def shards(tmp_path: Any, steps: int, before: int, after: int, resume: str) -> l
     return got
 
 
-def test_a_sources_own_shards_go_on_as_another_number(tmp_path: Any) -> None:
-    assert sorted(shards(tmp_path, 3, 2, 3, "exact")) == list(range(24))
-
-
-def test_what_other_own_shards_cost_is_counted_over_all_of_them(tmp_path: Any) -> None:
-    part(tmp_path / "saved", records(24, 2, shard=(0, 2)), 1, 2)
-    with pytest.raises(ResumeError) as caught:
-        part(tmp_path / "saved", records(24, 2, shard=(1, 3)), 1, 1)
-    assert (
-        "position 2 in another order of batches: shard_count was 2, is 3; shard_index was 0, is 1. 8 records had been "
-        "consumed: continuing at batch 1 repeats 2 and skips none, if the other shards had reached the same position."
-    ) in str(caught.value)
-    got = Counter(shards(tmp_path, 2, 2, 3, "ignore"))
-    assert set(got) == set(range(24)) and sum(got.values()) == 24 + 2
+@pytest.mark.parametrize(("steps", "resume", "repeated"), [(3, "exact", 0), (2, "ignore", 2)])
+def test_what_other_own_shards_cost_is_counted_over_all_of_them(
+    tmp_path: Any, steps: int, resume: str, repeated: int
+) -> None:
+    got = Counter(shards(tmp_path, steps, 2, 3, resume))
+    assert set(got) == set(range(24)) and sum(got.values()) == 24 + repeated
 
 
 def test_the_checkpoint_of_another_shard_is_refused(tmp_path: Any) -> None:
     part(tmp_path, records(24, 2, shard=(0, 2)), 1, 2)
-    with pytest.raises(
-        ResumeError, match="shard_index was 0, is 1. 8 records had been consumed: continuing at batch 2"
-    ):
+    with pytest.raises(ResumeError, match="shard_index was 0, is 1. 8 records had been consumed: .* at batch 2"):
         part(tmp_path, records(24, 2, shard=(1, 2)), 1, 1)
 
 
@@ -271,40 +270,24 @@ def test_towers_that_have_not_taken_in_turn_repeat_what_was_ahead(tmp_path: Any,
     assert first_alone(tmp_path, make(9), 2, "ignore") == [2, 4]
 
 
-# The saver of a monitored session is sharded.
-@pytest.mark.slow_cases("options1")
-@pytest.mark.parametrize("options", [dict(), dict(sharded=True)])
-def test_every_saver_restores_another_number_of_towers(tmp_path: Any, options: dict[str, Any]) -> None:
-    def run(towers: int, count: int) -> list[int]:
+def test_a_plain_saver_restores_another_number_of_towers(tmp_path: Any) -> None:
+    """Beside partitioned variables. The saver of a monitored session, as in the other tests, is sharded."""
+    got: list[int] = []
+    for towers, count in ((1, 4), (4, 1), (2, 2)):
         with tf.Graph().as_default():
-            tf.train.get_or_create_global_step()
             tf.get_variable("weights", [8, 2], partitioner=tf.fixed_size_partitioner(2), use_resource=True)
             parts = staging.staged(records(24, 2), devices=[CPU] * towers)
-            with plain(tmp_path, tf.train.Saver(**options)) as sess:
-                return [record for _ in range(count) for batch in sess.run(parts) for record in batch.tolist()]
-
-    got = run(1, 4) + run(4, 1) + run(2, 2)
+            with plain(tmp_path) as sess:
+                got += [record for _ in range(count) for batch in sess.run(parts) for record in batch.tolist()]
     assert sorted(got) == list(range(24))
-
-
-def test_the_checkpoint_holds_one_pair_of_variables(tmp_path: Any) -> None:
-    part(tmp_path, records(24, 2), 3, 2)
-    saved = dict(tf.train.list_variables(tf.train.latest_checkpoint(str(tmp_path))))
-    assert saved == {"global_step": [], "staged/fingerprint": [], "staged/position": [3]}
 
 
 def test_more_towers_than_records_are_refused(graph: Any) -> None:
     before = len(graph.get_operations())
-    with pytest.raises(ValueError) as caught:
-        staging.staged(records(3, 1), devices=[CPU] * 5, name="train")
-    assert str(caught.value) == (
-        "staged(name='train') got 5 devices, but a source of only 3 record(s): 2 tower(s) would get none. Give it at "
-        "most 3 device(s)."
-    )
-    with pytest.raises(ValueError) as caught:
-        staging.staged(records(5, 4, drop_remainder=True), devices=[CPU] * 2)
-    assert str(caught.value).startswith(
-        "staged() got 2 devices, but its source cannot be split into 2 shards: "
-        "ArraySource: batch_size=4 is larger than the 3 records of shard 0 of 2,"
-    )
+    for source, towers, words in (
+        (records(3, 1), 5, "5 devices, but a source of only 3 record(s): 2 tower(s) would get none. Give it at most 3"),
+        (records(5, 4, drop_remainder=True), 2, "2 devices, but its source cannot be split into 2 shards: ArraySource"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(f"staged(name='train') got {words}")):
+            staging.staged(source, devices=[CPU] * towers, name="train")
     assert len(graph.get_operations()) == before

@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
 import tensorflow.compat.v1 as tf
 from pipelines import BrokenDiskError, Numbers
-from resuming import GOOD, bad_numbers, resumed_steps
+from resuming import GOOD, bad_numbers
 
 import staging_tf1 as staging
 from staging_tf1.feed.accounts import counts_of
@@ -28,13 +27,6 @@ def saved_positions(pipeline: Any, sess: Any) -> tuple[int, ...]:
     """Return the positions that a checkpoint saved at this moment would hold."""
     position = pipeline.position
     return position.parsed(sess.run(position.saved)).positions
-
-
-def test_the_position_is_behind_the_last_good_batch_that_a_step_had(tmp_path: Path) -> None:
-    options = dict(ignored_exception_types=BrokenDiskError, name="train", capacity=8, num_threads=4)
-    for number in GOOD[:3]:
-        assert resumed_steps(tmp_path, bad_numbers(), 1, **options) == [[[number]]]
-        assert tf.train.load_checkpoint(str(tmp_path)).get_tensor("train/position").tolist() == [number + 1]
 
 
 def test_threads_that_take_steps_at_once_lose_no_count(graph: Any) -> None:
