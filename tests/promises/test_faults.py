@@ -124,42 +124,6 @@ def test_a_fault_reaches_a_step_that_waits_within_a_second(graph: Any) -> None:
     assert took < 1.0 * slowdown()
 
 
-def fails_at_three(number: int, batch: Any) -> Any:
-    if number == 3:
-        raise BrokenDiskError("record 3")
-    return batch
-
-
-@pytest.mark.parametrize("way", ["callable", "step_fn", "plain", "monitored"])
-def test_a_fault_is_raised_on_every_way(graph: Any, way: str) -> None:
-    (x,) = build("staged, 1 threads, 1 towers", Numbers(COUNT, fails_at_three))
-    with pytest.raises(BrokenDiskError):
-        if way == "plain":
-            with tf.Session() as sess:
-                coord = tf.train.Coordinator()
-                threads = staging.start(sess, coord)
-                try:
-                    while not coord.should_stop():
-                        sess.run(x)
-                except tf.errors.OutOfRangeError:
-                    pass
-                coord.request_stop()
-                coord.join(threads, stop_grace_period_secs=60)
-        elif way == "monitored":
-            with tf.train.MonitoredTrainingSession(hooks=[staging.StagingHook()]) as sess:
-                while not sess.should_stop():
-                    sess.run(x)
-        else:
-            with staging.StagingSession() as sess:
-                step = sess.make_callable(x)
-                while True:
-                    if way == "callable":
-                        step()
-                    else:
-                        sess.run_step_fn(lambda step_context: step_context.run_with_hooks(x))
-    assert feed_threads() == []
-
-
 def test_a_failing_put_reaches_the_user(graph: Any) -> None:
     numbers = staging.CustomRunner(lambda: iter(np.arange(10).reshape(10, 1)), queue="fifo").get_inputs()
     with tf.control_dependencies([tf.debugging.assert_less(numbers, np.int64(5), message="too large")]):
@@ -367,7 +331,7 @@ def test_ctrl_c_that_python_drops_ends_the_steps_all_the_same(graph: Any, make: 
 
 
 @pytest.mark.thinned
-@pytest.mark.parametrize("offset", range(0, 64, 4))
+@pytest.mark.parametrize("offset", [0, 4, 16, 36, 60])
 @pytest.mark.parametrize("kind", ["staged", "threads", "lockstep", "fifo", "shuffle"])
 def test_a_staged_batch_never_changes(graph: Any, kind: str, offset: int) -> None:
     room = np.zeros(4096, np.uint8)

@@ -117,14 +117,24 @@ def plain(start: Callable[..., Any]) -> Iterator[Any]:
         coord.join(threads)
 
 
-SESSIONS: dict[str, Callable[[], Any]] = {
-    "StagingSession": staging.StagingSession,
-    "StagingHook": lambda: session("hook"),
-    "MonitoredTrainingSession": tf.train.MonitoredTrainingSession,
-    "SingularMonitoredSession": tf.train.SingularMonitoredSession,
-    "Supervisor": lambda: tf.train.Supervisor(summary_op=None).managed_session(),
-    "start": lambda: plain(staging.start),
-    "start_queue_runners": lambda: plain(tf.train.start_queue_runners),
+def plainly(sess: Any, x: Any) -> Callable[[], Any]:
+    return lambda: sess.run(x)
+
+
+# Each session, and how it makes a step of what is fetched.
+SESSIONS: dict[str, tuple[Callable[[], Any], Callable[[Any, Any], Callable[[], Any]]]] = {
+    "StagingSession": (staging.StagingSession, plainly),
+    "make_callable": (staging.StagingSession, lambda sess, x: sess.make_callable(x)),
+    "run_step_fn": (
+        staging.StagingSession,
+        lambda sess, x: lambda: sess.run_step_fn(lambda step_context: step_context.run_with_hooks(x)),
+    ),
+    "StagingHook": (lambda: session("hook"), plainly),
+    "MonitoredTrainingSession": (tf.train.MonitoredTrainingSession, plainly),
+    "SingularMonitoredSession": (tf.train.SingularMonitoredSession, plainly),
+    "Supervisor": (lambda: tf.train.Supervisor(summary_op=None).managed_session(), plainly),
+    "start": (lambda: plain(staging.start), plainly),
+    "start_queue_runners": (lambda: plain(tf.train.start_queue_runners), plainly),
 }
 
 
@@ -140,13 +150,16 @@ def test_run_raises_the_error_with_its_cause(graph: Any, how: str) -> None:
     x = staging.staged(ArraySource(np.arange(8), batch_size=2, transform=parse))
     tf.train.get_or_create_global_step()
     got: list[int] = []
-    with pytest.raises(BrokenDiskError) as at_end, SESSIONS[how]() as sess:
+    make, step_of = SESSIONS[how]
+    with pytest.raises(BrokenDiskError) as at_end, make() as sess:
+        step = step_of(sess, x)
         with pytest.raises(BrokenDiskError) as caught:
             while True:
-                got += sess.run(x).tolist()
+                got += step().tolist()
         assert isinstance(caught.value.__cause__, KeyError)
     assert at_end.value is caught.value and isinstance(at_end.value.__cause__, KeyError)
     assert got == [0, 1, 2, 3]
+    assert feed_threads() == []
 
 
 def _bad_at(bad: int) -> Any:
@@ -453,31 +466,27 @@ def failing(error: Exception) -> Callable[[], Iterator[Any]]:
     return batches
 
 
-@pytest.mark.parametrize("how", ["StagingSession", "hook", "start()"])
-@pytest.mark.parametrize("lockstep", [False, True, None], ids=["threads", "lockstep", "CustomRunner"])
+@pytest.mark.parametrize("fed", ["threads", "lockstep", "CustomRunner"])
 @pytest.mark.parametrize("kind", [SilentError, FrozenError])
-def test_an_awkward_exception_ends_the_run(graph: Any, kind: Any, lockstep: bool | None, how: str) -> None:
-    error = kind("x")
-    if lockstep is None:
-        batch = staging.CustomRunner(failing(error), queue="fifo").get_inputs()
+def test_an_awkward_exception_ends_the_run(graph: Any, kind: Any, fed: str) -> None:
+    batches = failing(kind("x"))
+    if fed == "CustomRunner":
+        batch = staging.CustomRunner(batches, queue="fifo").get_inputs()
     else:
-        batch = staging.staged(failing(error), lockstep=lockstep)
-    if how == "start()":
-        if lockstep:
-            return
-        coord = tf.train.Coordinator()
-        with pytest.raises((kind, SourceError)), tf.Session() as sess:
-            threads = staging.start(sess, coord)
-            with pytest.raises(tf.errors.OutOfRangeError):
-                while True:
-                    sess.run(batch)
-            coord.join(threads)
+        batch = staging.staged(batches, lockstep=fed == "lockstep")
+    for how in ("StagingSession", "hook"):
+        with pytest.raises((kind, SourceError)), session(how) as sess:
+            while True:
+                sess.run(batch)
+    if fed == "lockstep":
         return
-    hooks = [staging.StagingHook()]
-    session = staging.StagingSession() if how == "StagingSession" else tf.train.MonitoredTrainingSession(hooks=hooks)
-    with pytest.raises((kind, SourceError)), session as sess:
-        while True:
-            sess.run(batch)
+    coord = tf.train.Coordinator()
+    with pytest.raises((kind, SourceError)), tf.Session() as sess:
+        threads = staging.start(sess, coord)
+        with pytest.raises(tf.errors.OutOfRangeError):
+            while True:
+                sess.run(batch)
+        coord.join(threads)
 
 
 def test_a_frozen_exception_can_be_skipped(graph: Any) -> None:
