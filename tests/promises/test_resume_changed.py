@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -208,43 +208,36 @@ def test_each_change(
     assert said(caplog, FIRST) == []
 
 
-def savers(kind: str) -> Any:
-    """A saver of all variables, made in one of the ways of TensorFlow 1."""
-    by_name = {f"renamed/{variable.op.name}": variable for variable in tf.global_variables()}
-    return {
-        "sharded": lambda: tf.train.Saver(sharded=True),
-        "a dict": lambda: tf.train.Saver(by_name),
-        "one after another": lambda: tf.train.Saver(restore_sequentially=True),
-        "reshaping": lambda: tf.train.Saver(reshape=True),
-    }[kind]()
+SAVERS: dict[str, Callable[[], Any]] = {
+    "sharded": lambda: tf.train.Saver(sharded=True),
+    "a dict": lambda: tf.train.Saver({f"renamed/{variable.op.name}": variable for variable in tf.global_variables()}),
+    "one after another": lambda: tf.train.Saver(restore_sequentially=True),
+    "reshaping": lambda: tf.train.Saver(reshape=True),
+}
 
 
-@pytest.mark.parametrize("kind", ["sharded", "a dict", "one after another", "reshaping"])
+@pytest.mark.parametrize("kind", SAVERS)
 def test_all_that_a_saver_restores(tmp_path: Path, kind: str) -> None:
     """Variables of each kind, and what a table holds."""
 
     def build_each() -> tuple[list[Any], Any]:
+        options: dict[str, Any] = dict(initializer=tf.zeros_initializer())
+        each = [tf.get_variable(name, [2], use_resource=name == "resource", **options) for name in ("resource", "ref")]
+        each += tf.get_variable("parts", [4], partitioner=tf.fixed_size_partitioner(2), **options)
         table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1, name="table", checkpoint=True)
-        parts = tf.fixed_size_partitioner(2)
-        each = [
-            tf.get_variable("resource", [2], initializer=tf.zeros_initializer(), use_resource=True),
-            tf.get_variable("ref", [2], initializer=tf.zeros_initializer(), use_resource=False),
-            *tf.get_variable("parts", [4], initializer=tf.zeros_initializer(), partitioner=parts),
-        ]
         return each, table
 
-    key = tf.int64
     with tf.Graph().as_default(), tf.Session() as sess:
         each, table = build_each()
         sess.run(tf.global_variables_initializer())
         sess.run([variable.assign([1.0, 2.0]) for variable in each])
-        sess.run(table.insert(tf.constant([7], key), tf.constant([8], key)))
-        path = savers(kind).save(sess, str(tmp_path / "model"))
+        sess.run(table.insert(np.array([7]), np.array([8])))
+        path = SAVERS[kind]().save(sess, str(tmp_path / "model"))
     with tf.Graph().as_default() as graph, tf.Session() as sess:
         x = staging.staged(ArraySource(np.arange(20), batch_size=1), resume="restart")
         each, table = build_each()
-        found = table.lookup(tf.constant([7], key))
-        saver = savers(kind)
+        found = table.lookup(np.array([7]))
+        saver = SAVERS[kind]()
         never = tf.raw_ops.Assert(condition=False, data=["run"])
         with tf.device("/cpu:1"), tf.name_scope("elsewhere"), tf.control_dependencies([never]):
             saver.restore(sess, path)
@@ -265,31 +258,27 @@ PIPELINES: dict[str, dict[str, Any]] = {
     "towers": dict(devices=["/cpu:0", "/cpu:0"]),
     "lockstep": dict(lockstep=True),
     "threads": dict(num_threads=3, capacity=4),
+    "static": dict(share="static"),
+    "dynamic": dict(share="dynamic"),
 }
 
 
 @pytest.mark.parametrize("kind", PIPELINES)
 def test_each_kind_of_pipeline_begins_anew(checkpoints: Any, tmp_path: Path, kind: str) -> None:
+    """Those of a cluster in its chief."""
     write(tmp_path, checkpoints(()))
-    with tf.Graph().as_default() as graph:
-        x = staging.staged(ArraySource(np.arange(20), batch_size=1), resume="restart", **PIPELINES[kind])
-        model = build(())
-        with own(tmp_path) as sess:
-            assert graph.finalized
-            assert sess.run(model.weights)[0] == CONSUMED
-            assert [batch.tolist() for batch in tf.nest.flatten(sess.run(x))] == [[0], [1]][: len(tf.nest.flatten(x))]
-
-
-@pytest.mark.parametrize("share", ["static", "dynamic"])
-def test_the_chief_of_a_cluster_begins_anew(checkpoints: Any, tmp_path: Path, share: str) -> None:
-    write(tmp_path, checkpoints(()))
-    with only_worker() as cluster, tf.Graph().as_default(), cluster.device_scope():
-        source = ArraySource(np.arange(20), batch_size=1)
-        x = staging.staged(source, cluster=cluster, share=share, resume="restart")
+    with tf.Graph().as_default() as graph, ExitStack() as stack:
+        options, cluster = PIPELINES[kind], None
+        if "share" in options:
+            cluster = stack.enter_context(only_worker())
+            stack.enter_context(cluster.device_scope())
+            options = dict(options, cluster=cluster)
+        x = tf.nest.flatten(staging.staged(ArraySource(np.arange(20), batch_size=1), resume="restart", **options))
         model = build(())
         with staging.StagingSession(checkpoint_dir=str(tmp_path), cluster=cluster, **QUIET) as sess:
+            assert graph.finalized
             assert sess.run(model.weights)[0] == CONSUMED
-            assert sess.run([x, model.train])[0].tolist() == [0]
+            assert [batch.tolist() for batch in sess.run([x, model.train])[0]] == [[0], [1]][: len(x)]
 
 
 def test_a_pipeline_that_runs_keeps_its_count(checkpoints: Any, tmp_path: Path) -> None:
@@ -438,7 +427,17 @@ def test_a_saver_with_the_position(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert said(caplog, FIRST, UNSAVED) == []
 
 
-def test_it_is_said_once_for_each_graph(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_it_is_said_once_for_each_graph_and_not_without_a_saver(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with tf.Graph().as_default(), tf.Session() as sess:
+        build(["a"])
+        sess.run(tf.global_variables_initializer())
+        coord = tf.train.Coordinator()
+        threads = staging.start(sess, coord)
+        coord.request_stop()
+        coord.join(threads)
+    assert said(caplog, FIRST, UNSAVED) == []
     with tf.Graph().as_default():
         model, saver = made("a list", "exact")
         for part in "xy":
@@ -472,18 +471,6 @@ def test_another_saver_has_the_position_but_not_that_of_the_session(
         tf.train.Saver()
         train(way, tmp_path, model, 1, tf.train.Saver([model.weights, tf.train.get_global_step()]))
     assert len(said(caplog, UNSAVED)) == 1
-
-
-def test_without_a_saver_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    with tf.Graph().as_default(), tf.Session() as sess:
-        x = pipeline("exact")["a"]
-        sess.run(tf.global_variables_initializer())
-        coord = tf.train.Coordinator()
-        threads = staging.start(sess, coord)
-        assert sess.run(x).tolist() == [0]
-        coord.request_stop()
-        coord.join(threads)
-    assert said(caplog, FIRST, UNSAVED) == []
 
 
 def test_the_errors_of_a_plain_saver_stay(tmp_path: Path) -> None:
