@@ -115,6 +115,10 @@ def test_a_fed_tensor_cuts_the_walk(graph: Any) -> None:
     needed = {"c", "parts", "parts/split_dim", "both"}
     assert needed == ops_of_run(graph, c, [b]) == ops_of_run(graph, c, ["b:0"]) == ops_of_run(graph, c, [], cut=[b])
     assert "parts" in ops_of_run(graph, parts, [parts[0]]), "the other output is still computed"
+    with tf.control_dependencies([a]):
+        d = tf.identity(b, name="d")
+    assert ops_of_run(graph, d, [a, b]) == {"d", "a"}, "a control edge is not cut"
+    assert ops_of_run(graph, d, [a, d]) == set(), "what is fetched is fed itself"
 
 
 @pytest.mark.parametrize("of_functions", [True, False])
@@ -303,8 +307,8 @@ def test_threads_may_ask_at_once() -> None:
 # Where the data can end.
 
 
-def ended_queue(kind: Callable[..., Any] = tf.FIFOQueue, **kwargs: Any) -> Any:
-    queue = kind(3, dtypes=tf.int32, shapes=[[]], **kwargs)
+def ended_queue() -> Any:
+    queue = tf.FIFOQueue(3, tf.int32, [[]])
     tf.add_to_collection("end", queue.close())
     return queue
 
@@ -361,8 +365,6 @@ ENDING: dict[str, Callable[[], Any]] = {
     "dequeue": lambda: ended_queue().dequeue(),
     "dequeue_many": lambda: ended_queue().dequeue_many(2),
     "dequeue_up_to": lambda: ended_queue().dequeue_up_to(2),
-    "dequeue of a shuffle queue": lambda: ended_queue(tf.RandomShuffleQueue, min_after_dequeue=0).dequeue(),
-    "dequeue of a padding queue": lambda: ended_queue(tf.PaddingFIFOQueue).dequeue_many(2),
     "dequeue of an old graph": old_dequeue,
     "read": lambda: (lambda reader, names: reader.read(names)[1])(*ended_reader()),
     "read_up_to": lambda: (lambda reader, names: reader.read_up_to(names, 2)[1])(*ended_reader()),
@@ -370,7 +372,6 @@ ENDING: dict[str, Callable[[], Any]] = {
     "py_func": lambda: tf.py_func(stop, [], tf.int32),
     "py_func of a constant": lambda: tf.py_func(stop, [tf.constant(1)], tf.int32),
     "py_func without state": lambda: tf.py_func(stop, [], tf.int32, stateful=False),
-    "numpy_function": lambda: tf.numpy_function(stop, [], tf.int32),
     "py_function": lambda: tf.py_function(stop, [], tf.int32),
     # In functions.
     "in cond": lambda: if_true(ended_queue().dequeue),

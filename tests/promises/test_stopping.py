@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -285,24 +284,21 @@ for way in ("session", "plain"):
 """
 
 
-def run_aloud(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run a program with all that TensorFlow logs.
-
-    It warns of each run that fails on several devices, or is cancelled: "Local rendezvous is aborting".
-    """
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True)
-
-
-def test_a_run_that_went_well_ends_without_a_word_of_tensorflow() -> None:
-    done = run_aloud("-c", QUIET_ENDS)
-    assert done.stdout.split() == ["session", "plain"], done.stderr[-2000:]
-    assert "is aborting" not in done.stderr
-
-
-def test_towers_on_two_devices_end_without_a_word_of_tensorflow() -> None:
-    done = run_aloud(str(Path(__file__).parents[2] / "examples" / "two_towers.py"))
-    assert "together: 1441 of 1441" in done.stdout, done.stderr[-2000:]
+@pytest.mark.parametrize(
+    ("program", "out"),
+    [
+        (("-c", QUIET_ENDS), "session\nplain\n"),
+        ((str(Path(__file__).parents[2] / "examples" / "two_towers.py"),), "together: 1441 of 1441\n"),
+    ],
+    ids=["one device", "towers on two devices"],
+)
+def test_a_run_that_went_well_ends_without_a_word_of_tensorflow(
+    run_python: RunPython, program: tuple[str, ...], out: str
+) -> None:
+    """It warns of each run that fails on several devices, or is cancelled: "Local rendezvous is aborting"."""
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = run_python(*program, env=environment)
+    assert done.stdout.endswith(out), done.stderr[-2000:]
     assert "is aborting" not in done.stderr
 
 
