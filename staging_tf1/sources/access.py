@@ -263,7 +263,7 @@ class _Items:
         changing = {number: _changing(record) for number, record in zip(wanted, records)}
         if self._first is not None:
             changing.setdefault(*self._first)
-        if len(changing) > 1:
+        if len(changing) > 1 or {} in changing.values():
             self._reuses, self._first = _share_memory([*changing.values()]), None
         elif changing:
             self._first = next(iter(changing.items()))

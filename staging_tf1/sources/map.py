@@ -15,7 +15,7 @@ import numpy as np
 from staging_tf1 import arguments
 from staging_tf1.arguments import MOST_THREADS
 from staging_tf1.errors import SpecError
-from staging_tf1.sources.access import Fetched, access_to, joined
+from staging_tf1.sources.access import Access, Fetched, access_to, joined
 from staging_tf1.sources.bad_records import BadRecords
 from staging_tf1.sources.batches import Layout, Memo, Options
 from staging_tf1.sources.content import Content
@@ -108,7 +108,6 @@ class MapSource(RecordSource):
         self._access = access_to(owner, dataset)
         if load is not None:
             arguments.function(owner, "load", load, "a function from dataset[i] to a record")
-        self._load = load
         if not callable(collate) and not (isinstance(collate, str) and collate in ("stack", *_LAYOUTS)):
             kind = ValueError if isinstance(collate, str) else TypeError
             expected = "'stack', 'pad', 'ragged' or a function of a list of records"
@@ -119,6 +118,7 @@ class MapSource(RecordSource):
         self._threads = arguments.whole(owner, "threads", threads, 1, MOST_THREADS)
         safe = arguments.flag(owner, "thread_safe", thread_safe)
         self._lock: Any = contextlib.nullcontext() if safe else threading.Lock()
+        self._loaded = None if load is None else access_to(owner, _Loaded(self._access, load, self._lock))
         self._memo = Memo()
         self._bad = BadRecords.checked(owner, skip_bad_records, max_ignored)
         self._drops_records = "" if self._bad is None else "skip_bad_records"
@@ -209,14 +209,10 @@ class MapSource(RecordSource):
             return joined(list(pool.map(self._part, np.array_split(numbers, threads))))
 
     def _part(self, numbers: np.ndarray[Any, Any]) -> Fetched:
+        if self._loaded is not None:
+            return self._loaded.read(numbers)
         with self._lock:
-            fetched = self._access.read(numbers)
-        if self._load is None:
-            return fetched
-        loaded = [self._load(record) for record in fetched.own_records()]
-        if self._bad is not None and any(record is None for record in loaded):
-            raise SpecError(f"{self._owner}: load returned None.")
-        return Fetched(loaded)
+            return self._access.read(numbers)
 
     def _specs(self) -> Any:
         """The specs of batches of any size, from the first records."""
@@ -247,3 +243,21 @@ class MapSource(RecordSource):
             dims = [sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*shapes)]
             leaves.append(dataclasses.replace(specs[0], shape=(None, *dims)))
         return pack(batches[0], leaves)
+
+
+class _Loaded:
+    """What `load` makes of the records of a dataset. Like a dataset, it may return the same memory for each record."""
+
+    def __init__(self, access: Access, load: Callable[[Any], Any], lock: Any) -> None:
+        self._access, self._load, self._lock = access, load, lock
+
+    def __len__(self) -> int:
+        return len(self._access)
+
+    def __getitem__(self, number: int) -> Any:
+        return self.__getitems__([number])[0]
+
+    def __getitems__(self, numbers: list[int]) -> list[Any]:
+        with self._lock:
+            fetched = self._access.read(np.array(numbers))
+        return [self._load(record) for record in fetched.own_records()]

@@ -215,7 +215,7 @@ def test_a_checkpoint_with_autotune_resumes_with_a_number_and_back(tmp_path: Pat
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_steps_that_wait_get_threads(graph: Any, deterministic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the summary shows their number. With deterministic ops, what the steps find tells that they wait."""
-    monkeypatch.setattr("staging_tf1.graph.get_stats.deterministic_ops", lambda: deterministic)
+    monkeypatch.setattr("staging_tf1.graph.sink.deterministic_ops", lambda: deterministic)
     pause = threading.Event()
     waits = source(transform=lambda batch: (pause.wait(0.02), batch)[1], epochs=None)
     x = staging.staged(waits, num_threads=AUTOTUNE, name="train")

@@ -109,6 +109,8 @@ def test_each_record_is_its_own(kind: type[Dataset], batch_size: int, tmp_path: 
         "collate": sources.MapSource(kind(), batch_size=batch_size, collate=collated),
         "cached": sources.cached(kind(), tmp_path / "cache", batch_size=batch_size),
         "threads": sources.MapSource(kind(), batch_size=batch_size, threads=4),
+        "load": sources.MapSource(range(COUNT), load=kind().__getitem__, batch_size=batch_size),
+        "load, threads": sources.MapSource(range(COUNT), load=kind().__getitem__, batch_size=batch_size, threads=4),
     }
     for name, source in made.items():
         batches = [source.batch(index) for index in range(COUNT // batch_size)]
