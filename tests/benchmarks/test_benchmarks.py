@@ -22,6 +22,9 @@ from systems import BOUNDS, Case
 from transforms import TOKENS, vocabulary
 from workloads import WORKLOADS, NotApplicable
 
+# Users run none of these programs.
+pytestmark = pytest.mark.slow
+
 BENCHMARKS = Path(bench.__file__).parent
 PAGE = (BENCHMARKS.parent / "docs" / "results.md").read_text(encoding="utf-8")
 # Systems whose threads, processes or queues shuffle on their own: a record may come twice before another comes once.

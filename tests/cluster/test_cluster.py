@@ -270,6 +270,7 @@ def test_a_missing_chief_is_named(two: TestCluster) -> None:
     assert message.startswith("ClusterError: worker 1 has waited 2 s for worker 0 at 127.0.0.1:")
 
 
+@pytest.mark.slow  # test_cluster_faults.py has servers that stand still
 def test_a_step_that_waits_for_a_parameter_server_says_so(two: TestCluster) -> None:
     two.start_ps()
     two.start_worker(0)

@@ -152,6 +152,7 @@ def test_servers_that_know_the_workers_in_another_order_are_named(two: TestClust
         assert f"worker 0 is {here} here, {there} there; worker 1 is {there} here, {here} there. Give all" in message
 
 
+@pytest.mark.slow  # test_a_parameter_server_that_stands_still_for_good_ends_the_workers names it
 def test_workers_in_step_say_which_parameter_server_stands_still(two: TestCluster) -> None:
     start_servers(two)
     gates = [two.gate(2), two.gate(2)]
@@ -181,6 +182,7 @@ def test_workers_in_step_say_which_parameter_server_stands_still(two: TestCluste
         pytest.param(1, "by hand", marks=long_form),
     ],
 )
+@pytest.mark.slow_cases(r"(?!(1-static)$).*")
 def test_a_parameter_server_that_stands_still_for_good_ends_the_workers(
     two: TestCluster, server: int, how: str
 ) -> None:

@@ -59,6 +59,7 @@ def miscounts(folder: str) -> dict[str, tuple[int, int, bool]]:
         ("dynamic", True),
     ],
 )
+@pytest.mark.slow_cases(r"(?!(static-False|dynamic-True)$).*")
 def test_every_checkpoint_is_exact(cluster: TestCluster, share: str, use_resource: bool) -> None:
     folder = count(cluster, share=share, use_resource=use_resource, megabytes=20)
     found = miscounts(folder)
@@ -83,6 +84,7 @@ def test_every_other_way_to_save_is_exact(fork_server: ForkServer, tmp_path: Pat
         cluster.close()
 
 
+@pytest.mark.slow  # test_every_checkpoint_is_exact has other workers
 def test_a_checkpoint_in_step_is_between_two_rounds(fork_server: ForkServer, tmp_path: Path) -> None:
     cluster = TestCluster(fork_server, tmp_path, workers=2)
     try:

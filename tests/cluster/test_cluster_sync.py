@@ -83,6 +83,7 @@ def lost_and_twice(cluster: TestCluster, num_records: int) -> tuple[int, int]:
         pytest.param((1.5, 0.02, 0.02), id="three, slow chief", marks=long_form),
     ],
 )
+@pytest.mark.slow_cases(r"(?!(unlike)$).*")
 def test_every_gradient_is_applied(fork_server: ForkServer, tmp_path: Path, step_secs: tuple[float, ...]) -> None:
     cluster = TestCluster(fork_server, tmp_path, workers=len(step_secs))
     rounds = 12 if max(step_secs) > 0.1 else 60
@@ -98,6 +99,7 @@ def test_every_gradient_is_applied(fork_server: ForkServer, tmp_path: Path, step
 @pytest.mark.parametrize(
     ("workers", "secs"), [(2, 0.02), (2, 0.4), (3, 0.02), pytest.param(3, 0.4, marks=long_form)], ids=str
 )
+@pytest.mark.slow_cases(r"(?!(2-0\.02)$).*")
 def test_each_kill_costs_at_most_a_batch(fork_server: ForkServer, tmp_path: Path, workers: int, secs: float) -> None:
     cluster, choose = TestCluster(fork_server, tmp_path, workers=workers), random.Random(SEED)
     rounds = KILLS * 6 + 10

@@ -167,6 +167,7 @@ def test_every_part_can_be_imported(with_contrib: None, legacy_run: Run, tmp_pat
     assert "was removed; using" not in ran.stderr  # the program did not ask for those names
 
 
+@pytest.mark.slow  # test_estimator_can_be_lent_alone lends a part in plain Python
 def test_in_plain_python_only_the_parts_see_tensorflow_1(with_contrib: None, run_python: Run) -> None:
     report = last_json(run_python("-c", PLAIN, env=QUIET))
     assert report == {"rate": 0.1, "shape": [2, 4], "initializer": True, "leaks": [False] * 5}
@@ -190,6 +191,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow  # the finder is that of staging-tf1 run
 def test_in_plain_python_a_part_that_is_not_fetched_says_so(run_python: Run, tmp_path: Path) -> None:
     fetch = (
         "is not in TensorFlow 2. Fetch it from TensorFlow 1.15.5 (110 MB, once): staging-tf1 contrib fetch. The "

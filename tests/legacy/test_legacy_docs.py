@@ -67,6 +67,7 @@ def printed_by(ran: subprocess.CompletedProcess[str]) -> str:
     return ran.stdout
 
 
+@pytest.mark.slow  # test_legacy_check.py and test_legacy_migrate.py have the commands
 def test_every_command_prints_what_the_page_says(run_command: Callable[[str, Path], str], tmp_path: Path) -> None:
     text = PAGE.read_text()
     before, after = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

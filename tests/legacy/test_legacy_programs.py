@@ -93,6 +93,7 @@ def deterministic(staging_run: Run) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", DETERMINISTIC)
+@pytest.mark.slow_cases(r"(?!(custom_runner)$).*")
 def test_same_numbers_with_deterministic_ops(deterministic: dict[str, str], name: str) -> None:
     assert_same_numbers(deterministic[name], goldens()[name])
 

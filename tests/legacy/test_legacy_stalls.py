@@ -284,6 +284,7 @@ estimator.train(read, steps=2)
 
 
 @pytest.mark.parametrize("name", HANGING)
+@pytest.mark.slow_cases(r"(?!(a forgotten start_queue_runners|an area without a put|a barrier|an Estimator)$).*")
 def test_a_program_that_hangs_explains_itself(name: str, server: ForkServer, tmp_path: Path) -> None:
     text, line, cause, cure = HANGING[name]
     report = report_on(server, tmp_path, text)
@@ -330,6 +331,7 @@ thread.join()
 
 
 @pytest.mark.parametrize("name", SLOW)
+@pytest.mark.slow_cases(r"(?!(a feed thread that waits for room)$).*")
 def test_a_slow_program_is_left_alone(name: str, server: ForkServer, tmp_path: Path) -> None:
     program = tmp_path / "old.py"
     program.write_text("import tensorflow as tf\n" + SLOW[name].format(wait=3 * SECS))

@@ -40,6 +40,7 @@ except CheckpointError as error:
 
 @pytest.mark.slow_cases("on stop")  # differs by another wrapper around the saver
 @pytest.mark.parametrize("way", ["StagingSession", "StagingHook", "on stop"])
+@pytest.mark.slow_cases(r"(?!(StagingSession)$).*")
 def test_a_file_too_large_is_an_error_of_the_checkpoint(way: str, tmp_path: Path, run_python: RunPython) -> None:
     folder = tmp_path / "run"
     said = run_python("-c", PROGRAM, str(folder), way).stdout.splitlines()[-1]

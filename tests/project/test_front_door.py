@@ -81,6 +81,7 @@ def test_importing_says_nothing_on_stderr_beyond_tensorflow(run_python: RunPytho
 
 # What pip leaves of each: its files are those of `tensorflow`, and its metadata a folder of its own.
 @pytest.mark.parametrize("other", ["tensorflow_cpu-2.20.0", "tf_nightly-2.22.0.dev20261101"])
+@pytest.mark.slow_cases(r"(?!(tensorflow_cpu.*)$).*")
 def test_two_builds_of_tensorflow_are_named(run_python: RunPython, tmp_path: Path, other: str) -> None:
     name, _, version = other.replace("_", "-").rpartition("-")
     folder = tmp_path / f"{other}.dist-info"

@@ -33,6 +33,7 @@ def figures(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow_cases(r"(?!(staged|lockstep|towers|of_dataset|queue|classic)$).*")
 def test_batches_and_positions_are_those_without_deterministic_ops(figures: tuple[Any, Any], name: str) -> None:
     ordinary, deterministic = (each[name] for each in figures)
     assert ordinary["batches"]

@@ -116,6 +116,7 @@ def numbers(*but: int, end: int = BATCHES) -> list[int]:
 @pytest.mark.parametrize("bad", [1, 7])
 @pytest.mark.parametrize("session", SESSIONS)
 @pytest.mark.parametrize("makers", MAKERS)
+@pytest.mark.thinned
 def test_an_error_of_the_source(tmp_path: Path, makers: str, session: str, bad: int) -> None:
     with tf.Graph().as_default():
         source = Overtaken((bad,), tmp_path, KeyError, waits="threads" in makers)
@@ -152,6 +153,7 @@ def test_an_error_of_map_fn(tmp_path: Path, makers: str, session: str) -> None:
 
 @pytest.mark.parametrize("makers", MAKERS)
 @pytest.mark.parametrize("most", [0, 1, 2])
+@pytest.mark.thinned
 def test_skipped_batches(tmp_path: Path, makers: str, most: int) -> None:
     bad = (3, 8)
     with tf.Graph().as_default():

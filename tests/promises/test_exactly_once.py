@@ -171,6 +171,7 @@ def test_what_could_not_be_once_is_refused(tmp_path: Path, source: str, feed: st
         ("tf.data", "lockstep"),
     ],
 )
+@pytest.mark.slow_cases(r"(?!(ArraySource.*|MapSource.*)$).*")
 def test_a_signal_in_the_middle(
     fork_server: ForkServer, tmp_path: Path, source: str, feed: str, number: signal.Signals
 ) -> None:

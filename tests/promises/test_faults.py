@@ -182,6 +182,7 @@ def test_failing_steps_cost_at_most_their_own_batches(graph: Any, name: str, mom
 @pytest.mark.usefixtures("kept_in")
 @pytest.mark.parametrize("lockstep", [False, True])
 @pytest.mark.parametrize("device", ["/device:CPU:0", "/device:CPU:1"])
+@pytest.mark.slow_cases(r"(?!(queue-/device:CPU:0-False)$).*")
 def test_many_failing_steps_lose_no_slot_and_repeat_no_batch(graph: Any, device: str, lockstep: bool) -> None:
     failing = 1000 if with_slow() else 100
     records = failing + 100

@@ -20,6 +20,7 @@ def resident_pages() -> int:
 
 
 @pytest.mark.parametrize("kind", ["staged", "lockstep", "stream", "classic"])
+@pytest.mark.slow_cases(r"(?!(staged|classic)$).*")
 def test_memory_is_flat_over_thousands_of_steps(graph: Any, kind: str) -> None:
     # Fewer steps need larger batches, of which fewer make the difference.
     early, late, width = (1000, 10_000, 256) if with_slow() else (300, 1100, 1024)

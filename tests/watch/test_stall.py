@@ -108,6 +108,7 @@ LOOKS = [
 
 
 @pytest.mark.parametrize(("look", "partial"), LOOKS, ids=[look.rpartition(":")[2] for look, _ in LOOKS])
+@pytest.mark.slow_cases(r"(?!(Observer\.touches|Observer\._staged|read|users_location|diagnose)$).*")
 def test_the_watchdog_survives_what_it_looks_at(
     graph: Any, monkeypatch: pytest.MonkeyPatch, look: str, partial: bool
 ) -> None:

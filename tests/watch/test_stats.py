@@ -56,6 +56,7 @@ def _step_of(secs: float, x: Any) -> Any:
 
 
 @pytest.mark.parametrize("lockstep", [False, True])
+@pytest.mark.slow_cases(r"(?!(False)$).*")
 def test_a_source_five_times_as_slow_as_the_step_binds_the_loop(graph: Any, lockstep: bool) -> None:
     x = staging.staged(_paced(5 * _SECS), lockstep=lockstep, name="train")
     stats = _stats(_step_of(_SECS, x))

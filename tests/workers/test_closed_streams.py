@@ -47,6 +47,7 @@ def test_nothing_of_ours_gets_the_number_of_a_closed_stream(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("closed", _COMBINATIONS)
+@pytest.mark.slow_cases(r"(?!(<&-|<&- >&- 2>&-)$).*")
 def test_streams_that_are_closed(closed: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(_PROCESSES + _DONE)
     done = subprocess.run(
