@@ -39,6 +39,7 @@ from staging_tf1.feed.threads import check_nice
 from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.feed_queue import FeedQueue, QueueOptions
 from staging_tf1.graph.guards import building
+from staging_tf1.graph.position import DYNAMIC
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.coerce import check_spec, source_from
 from staging_tf1.spec import component_name, describe, flatten_with_paths, map_structure
@@ -75,7 +76,7 @@ class CustomRunner:
       ignored_exception_types: types of exceptions of the source whose batch is left out and counted in `stats()`.
       max_ignored: how many of them may be left out, before the next one is raised; None is any number.
       cluster: the `Cluster` whose workers share the source: each reads a shard of it. The queue is on this worker.
-      share: "static": each worker reads its shard of the source; "dynamic" is refused, because a queue has no position.
+      share: "static" gives each worker a shard of the source, "own" the whole one, for data that is already divided.
       name: name for ops, threads and messages.
 
     Attributes:
@@ -123,11 +124,17 @@ class CustomRunner:
         with building("CustomRunner") as site:
             shuffle = choice(caller, "queue", queue, ("shuffle", "fifo")) == "shuffle"
             cluster = check_cluster(caller, cluster)
+            if choice(caller, "share", share, SHARES) == DYNAMIC:
+                # Each worker would read all of it.
+                raise ValueError(
+                    f"{caller} got share='dynamic', which hands out batches by their position, and a queue has none. "
+                    f"Use staged(share='dynamic'), or share='static'."
+                )
             plan = Plan(
                 caller=caller,
                 made_at=site,
                 cluster=cluster,
-                towers=tower_range_of(cluster, choice(caller, "share", share, SHARES), 1),
+                towers=tower_range_of(cluster, share, 1),
                 num_threads=check_threads(caller, num_threads, MOST_THREADS),
                 num_processes=check_processes(caller, num_processes, num_threads),
                 nice=check_nice(nice, caller),

@@ -105,6 +105,13 @@ def test_what_cannot_be_handed_out_is_refused_by_name(
         assert len(graph.get_operations()) == before
 
 
+def test_a_queue_has_no_position_to_hand_out_by() -> None:
+    with tf.Graph().as_default() as graph:
+        with pytest.raises(ValueError, match="CustomRunner 'train' got share='dynamic', .* and a queue has none"):
+            staging.CustomRunner(records(), cluster=staging.Cluster(JOBS, "worker", 0), share="dynamic", name="train")
+        assert graph.get_operations() == []
+
+
 # One thread, where the default run has three.
 @pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("threads", [1, 3])
