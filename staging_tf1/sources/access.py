@@ -307,11 +307,12 @@ _UNCHANGING = (*_PLAIN, tuple)
 
 def _are_apart(records: Collection[Any]) -> bool:
     """Whether plain records certainly share no memory. Fast, because each batch is checked."""
-    dicts, arrays = [], []
+    containers: list[Any] = []
+    arrays = []
     for record in records:
-        if type(record) is dict:
-            dicts.append(record)
-            leaves: Iterable[Any] = record.values()
+        if type(record) is dict or type(record) is list:
+            containers.append(record)
+            leaves: Iterable[Any] = record.values() if type(record) is dict else record
         else:
             leaves = record if type(record) is tuple else (record,)
         for leaf in leaves:
@@ -319,7 +320,7 @@ def _are_apart(records: Collection[Any]) -> bool:
                 arrays.append(leaf)
             elif not isinstance(leaf, _PLAIN):
                 return False
-    return len({*map(id, dicts)}) == len(dicts) and _owners_of(arrays) is not None
+    return len({*map(id, containers)}) == len(containers) and _owners_of(arrays) is not None
 
 
 def _owners_of(arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]] | None:
