@@ -18,6 +18,7 @@ from running import feed_threads, run_in
 
 import staging_tf1 as staging
 from staging_tf1.feed import feeding
+from staging_tf1.feed.feeding import Feeding
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun
 from staging_tf1.graph.state import state_of
@@ -279,3 +280,20 @@ def test_pipelines_start_together_until_an_error_ends_the_session(graph: Any, is
         assert state_of(graph).pipelines.start_together, "also after the session was created again"
         raise ValueError("asked to")
     assert not state_of(graph).pipelines.start_together
+
+
+def test_a_session_that_is_created_again_prepares_its_pipelines_together(graph: Any, monkeypatch: Any) -> None:
+    # For each set of ops, TensorFlow goes through the whole graph; and a cluster's chief tells of all of them at once.
+    both = [staging.staged(ArraySource(np.arange(8), batch_size=1)) for _ in range(2)]
+    together: list[int] = []
+    prepare = Feeding.prepare
+
+    def noted(self: Feeding, pipelines: Any) -> None:
+        together.append(len(pipelines))
+        prepare(self, pipelines)
+
+    monkeypatch.setattr(Feeding, "prepare", noted)
+    hooks = [staging.StagingHook(), PreemptedOnce()]
+    with tf.train.MonitoredTrainingSession(hooks=hooks) as sess:
+        sess.run(both)
+    assert together == [2, 2]
