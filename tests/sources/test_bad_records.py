@@ -143,6 +143,8 @@ def test_a_bad_record_that_two_threads_read_at_once_counts_once() -> None:
         return number
 
     found = MapSource(range(4), load=load, batch_size=4, skip_bad_records=True, max_ignored=1)
+    # Read by one thread: from now on it is known that the records share no memory.
+    assert found.spec is not None
     with ThreadPoolExecutor(2) as pool:
         assert [batch.tolist() for batch in pool.map(found.batch, [0, 0])] == [[0, 1, 2]] * 2
 
