@@ -111,11 +111,17 @@ def check_dynamic(plan: Plan) -> None:
     """Check what share="dynamic" does not support.
 
     Raises:
-      ValueError: several devices, or lockstep.
+      ValueError: a queue, several devices, or lockstep.
       ClusterError: all workers make the same number of steps.
     """
     if not plan.towers.dynamic:
         return
+    if plan.queue is not None:
+        # Each worker would read all of the source.
+        raise ValueError(
+            f"{plan.caller} got share='dynamic', which hands out batches by their position, and a queue has none. Use "
+            f"staged(share='dynamic'), or share='static'."
+        )
     if len(plan.devices) > 1:
         raise ValueError(
             f"{plan.caller} got share='dynamic' and {len(plan.devices)} devices, expected one. Run one worker for each "

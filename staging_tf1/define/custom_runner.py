@@ -24,6 +24,7 @@ from staging_tf1.define.build import build, num_feed_threads
 from staging_tf1.define.checks import (
     SHARES,
     check_cluster,
+    check_dynamic,
     check_in_processes,
     check_processes,
     check_threads,
@@ -36,10 +37,8 @@ from staging_tf1.feed.feeding import feeding_of
 from staging_tf1.feed.pipeline import Input, Plan
 from staging_tf1.feed.source_errors import errors_only, skip_rule
 from staging_tf1.feed.threads import check_nice
-from staging_tf1.fork import refuse_if_forked
 from staging_tf1.graph.feed_queue import FeedQueue, QueueOptions
 from staging_tf1.graph.guards import building
-from staging_tf1.graph.position import DYNAMIC
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.coerce import check_spec, source_from
 from staging_tf1.spec import component_name, describe, flatten_with_paths, map_structure
@@ -124,17 +123,11 @@ class CustomRunner:
         with building("CustomRunner") as site:
             shuffle = choice(caller, "queue", queue, ("shuffle", "fifo")) == "shuffle"
             cluster = check_cluster(caller, cluster)
-            if choice(caller, "share", share, SHARES) == DYNAMIC:
-                # Each worker would read all of it.
-                raise ValueError(
-                    f"{caller} got share='dynamic', which hands out batches by their position, and a queue has none. "
-                    f"Use staged(share='dynamic'), or share='static'."
-                )
             plan = Plan(
                 caller=caller,
                 made_at=site,
                 cluster=cluster,
-                towers=tower_range_of(cluster, share, 1),
+                towers=tower_range_of(cluster, choice(caller, "share", share, SHARES), 1),
                 num_threads=check_threads(caller, num_threads, MOST_THREADS),
                 num_processes=check_processes(caller, num_processes, num_threads),
                 nice=check_nice(nice, caller),
@@ -148,6 +141,7 @@ class CustomRunner:
                 plan = _with_sources(plan, source)
             self._batch_size = batch_size or _source_batch(plan)
             plan = _with_queue(plan, shuffle, batch_size, capacity, least, seed)
+            check_dynamic(plan)
             self._pipeline = build(plan, name or "custom_runner")
         self.name = self._pipeline.name
         (sink,) = self._pipeline.sinks
@@ -206,7 +200,6 @@ class CustomRunner:
         having(caller, "sess", sess, ("graph", "run", "make_callable"), "a tf.Session")
         if coord is not None:
             having(caller, "coord", coord, ("register_thread", "request_stop"), "a tf.train.Coordinator")
-        refuse_if_forked(self._pipeline)
         return feeding_of(sess).start(self._pipeline, coord)
 
     def _packed(self, tensors: Sequence[Any]) -> Any:

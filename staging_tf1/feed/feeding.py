@@ -25,7 +25,7 @@ from staging_tf1.feed.resume import Start, fast_forward, resume_points, say_wher
 from staging_tf1.feed.sink_run import Canceller
 from staging_tf1.feed.source_errors import keep_cause, naming_unfed
 from staging_tf1.feed.threads import WAITING_FOR_SOURCE
-from staging_tf1.fork import has_lost_tensorflow
+from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.garbage import join_thread
 from staging_tf1.graph.state import attach, feeding_in, state_of
 from staging_tf1.graph.uninitialized import uninitialized_names
@@ -194,7 +194,9 @@ class Feeding:
         Raises:
           ResumeError: it was stopped, and cannot continue.
           UninitializedError: variables are uninitialized; the message lists them.
+          ForkedError: the process was forked after TensorFlow sessions had run in it.
         """
+        refuse_if_forked(pipeline)
         with self._lock:
             if coord is None or not coord.should_stop():
                 self.end_stopped([pipeline])

@@ -11,7 +11,6 @@ from staging_tf1.errors import NotebookWarning
 from staging_tf1.feed.checkpoint import guard_restores
 from staging_tf1.feed.feeding import feeding_of, feedings_of
 from staging_tf1.feed.pipeline import Pipeline, add_pipeline, ops_ahead, pipelines_of
-from staging_tf1.fork import refuse_if_forked
 
 
 class PipelineRunner(tf.train.QueueRunner):  # type: ignore[misc]
@@ -56,7 +55,6 @@ class PipelineRunner(tf.train.QueueRunner):  # type: ignore[misc]
           UninitializedError: variables are uninitialized; the message lists them.
           ForkedError: the process was forked after TensorFlow sessions had run in it.
         """
-        refuse_if_forked(self.pipeline)
         return feeding_of(sess).start(self.pipeline, coord, daemon=daemon, starts_threads=start)
 
 
