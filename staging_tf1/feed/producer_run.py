@@ -25,7 +25,7 @@ from staging_tf1.feed.threads import (
     ThreadState,
     be_nice,
 )
-from staging_tf1.graph.state import feeding_in
+from staging_tf1.graph.state import is_watched
 
 # How long, and how often, to look for an iterator's initializer in a session whose steps are not seen.
 _PATIENCE_SECS = 30.0
@@ -287,8 +287,7 @@ class ProducerRun:
           UninitializedError: a step needs a batch, or nothing has told for long whether one does.
         """
         delivery = self._delivery
-        feeding = feeding_in(delivery.session)
-        unseen = feeding is None or not feeding.is_watched
+        unseen = not is_watched(delivery.session)
         if is_needed or (unseen and time.perf_counter() > self._began + _PATIENCE_SECS):
             raise UninitializedError(
                 f"'{self.producer.name}': its batches come from an iterator that is uninitialized. Run its initializer "

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from staging_tf1.graph.sync_tokens import SyncTokens
     from staging_tf1.lifecycle.last_save import LastSave
 
-__all__ = ["GraphState", "Store", "StoreKey", "attach", "counted_state_of", "feeding_in", "state_of"]
+__all__ = ["GraphState", "Store", "StoreKey", "attach", "counted_state_of", "feeding_in", "is_watched", "state_of"]
 
 # It lives as long as the graph or session. A WeakKeyDictionary would never free it, because the areas refer to their
 # graph. A TensorFlow collection would warn at every export_meta_graph.
@@ -153,6 +153,12 @@ def feeding_in(session: Any) -> Feeding | None:
     """Return what runs in `session`; None if no pipeline was started there."""
     feeding: Feeding | None = getattr(session, _ATTRIBUTE, None)
     return feeding
+
+
+def is_watched(session: Any) -> bool:
+    """Whether the steps of `session` are seen (`lifecycle/steps.py`)."""
+    feeding = feeding_in(session)
+    return feeding is not None and feeding.is_watched
 
 
 def attach(session: Any, feeding: Feeding) -> Feeding:

@@ -20,7 +20,7 @@ from absl import logging
 
 from staging_tf1._tf import is_closed, wrap_runs
 from staging_tf1.background import Background
-from staging_tf1.graph.state import feeding_in
+from staging_tf1.graph.state import is_watched
 from staging_tf1.sigterm import in_main_thread
 from staging_tf1.watch.interrupt import InterruptWatcher, forget_replaced, interruption
 from staging_tf1.watch.views import Failure, Pending
@@ -106,7 +106,7 @@ class _Program:
         """Return the session whose run the main thread is in; None if it is in none, or our own session serves it."""
         ident = threading.main_thread().ident
         sessions = [ref() for ref in list(self._sessions.values())]
-        served = [each for each in sessions if each is not None and not _is_watched(each)]
+        served = [each for each in sessions if each is not None and not is_watched(each)]
         return next((session for session in served if ident in getattr(session, _RUNS).pending), None)
 
     def _interrupted_run(self) -> Pending | None:
@@ -141,7 +141,7 @@ class _Program:
         """Look at one session. Return the seconds until the next look."""
         session = ref()
         # One of our own watchdogs serves a session whose steps are seen.
-        if session is None or is_closed(session) or _is_watched(session):
+        if session is None or is_closed(session) or is_watched(session):
             return self._secs
         runs: _Runs = getattr(session, _RUNS)
         if runs.watchdog is None:
@@ -158,12 +158,6 @@ class _Program:
 
             runs.watchdog = ProgramWatchdog(session, runs.pending, runs.failures, self._secs, self._say)
         return runs.watchdog
-
-
-def _is_watched(session: Any) -> bool:
-    """Whether a watchdog of our own serves the session."""
-    feeding = feeding_in(session)
-    return feeding is not None and feeding.is_watched
 
 
 _program: _Program | None = None
