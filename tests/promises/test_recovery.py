@@ -36,17 +36,17 @@ _QUIET: dict[str, Any] = dict(
 class Preempted(tf.train.SessionRunHook):  # type: ignore[misc]
     """Loses the session after three of its runs, twice in a row and once later; records the total at the end."""
 
-    def __init__(self, total: Any) -> None:
-        self._variable = total
+    def __init__(self, total: Any = (), at: tuple[int, ...] = (3, 4, 9)) -> None:
+        self._variable, self._at = total, at
         self.runs = self.total = 0
 
     def after_run(self, context: Any, values: Any) -> None:
         self.runs += 1
-        if self.runs in (3, 4, 9):
+        if self.runs in self._at:
             raise (tf.errors.AbortedError if self.runs % 2 else tf.errors.UnavailableError)(None, None, "preempted")
 
     def end(self, session: Any) -> None:
-        self.total = int(session.run(self._variable))
+        self.total = session.run(self._variable)
 
 
 @pytest.mark.thinned
@@ -259,22 +259,10 @@ def test_batches_that_do_not_fit_cost_a_tower_no_turn(graph: Any, threads: int, 
     assert feed_threads() == []
 
 
-class PreemptedOnce(tf.train.SessionRunHook):  # type: ignore[misc]
-    """Makes MonitoredSession create the session again after the first step."""
-
-    def __init__(self) -> None:
-        self.runs = 0
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
-        self.runs += 1
-        if self.runs == 1:
-            raise tf.errors.AbortedError(None, None, "preempted")
-
-
 @pytest.mark.parametrize("is_preempted", [False, True])
 def test_pipelines_start_together_until_an_error_ends_the_session(graph: Any, is_preempted: bool) -> None:
     x = staging.staged(ArraySource(np.arange(8), batch_size=1))
-    hooks = [staging.StagingHook(), *([PreemptedOnce()] if is_preempted else [])]
+    hooks = [staging.StagingHook(), *([Preempted(at=(1,))] if is_preempted else [])]
     with pytest.raises(ValueError, match="asked to"), tf.train.MonitoredTrainingSession(hooks=hooks) as sess:
         sess.run(x)
         assert state_of(graph).pipelines.start_together, "also after the session was created again"
@@ -293,7 +281,7 @@ def test_a_session_that_is_created_again_prepares_its_pipelines_together(graph: 
         prepare(self, pipelines)
 
     monkeypatch.setattr(Feeding, "prepare", noted)
-    hooks = [staging.StagingHook(), PreemptedOnce()]
+    hooks = [staging.StagingHook(), Preempted(at=(1,))]
     with tf.train.MonitoredTrainingSession(hooks=hooks) as sess:
         sess.run(both)
     assert together == [2, 2]
