@@ -8,7 +8,6 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -167,7 +166,7 @@ class SkipCounter:
 _UNFED = re.compile(r"must feed a value for placeholder tensor '([^']+)'")
 
 
-@contextmanager
+@contextlib.contextmanager
 def naming_unfed(pipelines: Sequence[Pipeline]) -> Iterator[None]:
     """Raise BuildError if a run of the block fails because one of `pipelines` depends on a placeholder."""
     try:

@@ -27,6 +27,8 @@ from staging_tf1.graph.sync_tokens import is_sync_token_queue
 _POLL_SECS = 0.2
 # How long a parameter server that has restarted may be without variables before a worker blames its own graph.
 _GRAPH_SECS = 20.0
+# How many variables a message names.
+_MOST_NAMES = 5
 _BOUNDED = tf.RunOptions(timeout_in_ms=5000)
 
 
@@ -192,9 +194,6 @@ def _steps_or_secs(
         return steps, secs
     steps, secs = given.get(f"{name}_steps"), given.get(f"{name}_secs")
     return (steps if steps and steps > 0 else None), (secs if secs and secs > 0 else None)
-
-
-_MOST_NAMES = 5
 
 
 def check_graph(cluster: Cluster, graph: Any) -> None:

@@ -238,7 +238,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
             # The start failed.
             feeding.stop()
             # A thread that is in TensorFlow while the interpreter ends aborts the process.
-            left = join_all(list(feeding.runs.values()), self._grace_secs)
+            left = join_all(self.runs, self._grace_secs)
         else:
             left = feeding.runtime.end(self._grace_secs)
             sync_tokens = sync_tokens_of(self._graph)
