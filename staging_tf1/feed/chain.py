@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from staging_tf1._tf import enter_runs
+from staging_tf1.feed.compiled_runs import identity_of
 from staging_tf1.feed.pipeline import Pipeline, areas_taken, pipelines_of
 from staging_tf1.fork import refuse_if_forked
-from staging_tf1.graph.dependencies import identity_of, leaves_of, ops_of_run
+from staging_tf1.graph.dependencies import leaves_of, ops_of_run
 from staging_tf1.graph.sink import Sink
 
 # In TensorFlow's profile: a run that takes no batch, as far as is known.

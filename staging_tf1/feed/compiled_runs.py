@@ -32,7 +32,7 @@ from staging_tf1._tf import (
     tf,
     wrap_inner_runs,
 )
-from staging_tf1.graph.dependencies import ancestors, calls_functions, identity_of
+from staging_tf1.graph.dependencies import ancestors, calls_functions, held_in
 
 # The attribute of a session.
 _RUNS = "_staging_tf1_compiled_runs"
@@ -47,6 +47,23 @@ _MOST_CONSTANT_BYTES = 32 << 20
 _ELEMENTS = (tf.Tensor, tf.Operation, tf.SparseTensor, tf.IndexedSlices, tf.RaggedTensor)
 
 _all = False
+
+
+def identity_of(fetches: Any) -> Any:
+    """A key that is the same for the same objects in containers of the same kinds, while the objects live.
+
+    Not by value: hashing a tensor costs more, and comparing two can make an op.
+    """
+    # The type() of a proxy, such as a dict in a tf.Module, would be that of the proxy.
+    kind = fetches.__class__
+    if kind is list or kind is tuple:
+        return kind, *[identity_of(fetch) for fetch in fetches]
+    if kind is dict:
+        return kind, tuple(fetches), *[identity_of(fetch) for fetch in fetches.values()]
+    if kind is str:
+        return fetches
+    held = held_in(kind)
+    return id(fetches) if held is None else (kind, *[(name, identity_of(value)) for name, value in held(fetches)])
 
 
 def compile_runs(session: Any) -> None:

@@ -92,23 +92,6 @@ def held_in(kind: type[Any]) -> Callable[[Any], Iterable[tuple[Any, Any]]] | Non
     return None
 
 
-def identity_of(fetches: Any) -> Any:
-    """A key that is the same for the same objects in containers of the same kinds, while the objects live.
-
-    Not by value: hashing a tensor costs more, and comparing two can make an op.
-    """
-    # The type() of a proxy, such as a dict in a tf.Module, would be that of the proxy.
-    kind = fetches.__class__
-    if kind is list or kind is tuple:
-        return kind, *[identity_of(fetch) for fetch in fetches]
-    if kind is dict:
-        return kind, tuple(fetches), *[identity_of(fetch) for fetch in fetches.values()]
-    if kind is str:
-        return fetches
-    held = held_in(kind)
-    return id(fetches) if held is None else (kind, *[(name, identity_of(value)) for name, value in held(fetches)])
-
-
 def ops_of_run(graph: Any, fetches: Any, fed: Iterable[Any], cut: Iterable[Any] = ()) -> dict[str, Any]:
     """The ops, by name, that a run of `fetches` executes when the tensors `fed` and `cut` are fed."""
     names = {element.name for element in elements_of(graph, list(fed))} | {tensor.name for tensor in cut}
