@@ -22,7 +22,7 @@ def uninitialized_names(graph: Any) -> Any | None:
         variables = tf.global_variables() + tf.local_variables()
     if not variables:
         return None
-    if graph.finalized and _report_of(graph, variables) is None:
+    if graph.finalized and _key(variables) not in state_of(graph).ops.uninitialized:
         ready = graph.get_collection(tf.GraphKeys.READY_OP)
         return ready[0] if ready else None
     return report_uninitialized(graph, variables)
@@ -30,19 +30,14 @@ def uninitialized_names(graph: Any) -> Any | None:
 
 def report_uninitialized(graph: Any, variables: Sequence[Any]) -> Any:
     """Return a string tensor with the names of those of `variables` that are uninitialized. It is made only once."""
-    report = _report_of(graph, variables)
-    if report is None:
+    reports, key = state_of(graph).ops.uninitialized, _key(variables)
+    if key not in reports:
         with graph.as_default(), tf.control_dependencies(None), tf.device(None), tf.name_scope("staging_uninitialized"):
             initialized = [tf.is_variable_initialized(variable) for variable in variables]
             with tf.device("/cpu:0"):
                 names = tf.constant([variable.op.name for variable in variables])
-                report, _ = tf.dynamic_partition(names, tf.cast(tf.stack(initialized), tf.int32), 2)
-        state_of(graph).ops.uninitialized[_key(variables)] = report
-    return report
-
-
-def _report_of(graph: Any, variables: Sequence[Any]) -> Any | None:
-    return state_of(graph).ops.uninitialized.get(_key(variables))
+                reports[key], _ = tf.dynamic_partition(names, tf.cast(tf.stack(initialized), tf.int32), 2)
+    return reports[key]
 
 
 def _key(variables: Sequence[Any]) -> tuple[str, ...]:
