@@ -62,7 +62,7 @@ def load_images(path: str | os.PathLike[str] | None = None) -> LabelledImages:
 
     Args:
       path: the path of the file. None loads the 1,797 UCI digits that ship with the package (8x8 pixels from 0 to 16;
-        E. Alpaydin and C. Kaynak, CC BY 4.0, see LICENSE-digits.md next to the file).
+        E. Alpaydin and C. Kaynak, CC BY 4.0, see LICENSE-digits.md of the project).
 
     Raises:
       TypeError, ValueError: `path` is not a path.
