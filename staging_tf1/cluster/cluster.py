@@ -76,7 +76,8 @@ class Cluster:
       ClusterError: the cluster is described wrongly.
       TypeError, ValueError: an argument is invalid.
 
-    >>> cluster = Cluster({"ps": ["10.0.0.1:2222"], "worker": ["10.0.0.2:2222", "10.0.0.3:2222"]}, "worker", 1)
+    >>> hosts = {"ps": ["10.0.0.1:2222"], "worker": ["10.0.0.2:2222", "10.0.0.3:2222"]}
+    >>> cluster = Cluster(hosts, "worker", 1)
     >>> cluster.num_workers, cluster.worker_index, cluster.is_chief
     (2, 1, False)
     >>> Cluster().is_chief

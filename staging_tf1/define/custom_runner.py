@@ -88,8 +88,9 @@ class CustomRunner:
       BuildError: called in a loop, a function or a finalized graph.
 
     >>> import numpy as np
+    >>> batches = [np.arange(3), np.arange(3, 5)]
     >>> with tf.Graph().as_default():
-    ...     runner = CustomRunner(lambda: iter([np.arange(3), np.arange(3, 5)]), batch_size=4, queue="fifo")
+    ...     runner = CustomRunner(lambda: iter(batches), batch_size=4, queue="fifo")
     ...     x = runner.get_inputs()
     ...     with tf.Session() as sess:
     ...         coord = tf.train.Coordinator()

@@ -42,7 +42,7 @@ class StagingArea(BaseStagingArea):
       staging_tf1.errors.BuildError: built where it would hang or leak (`staging_tf1.graph.guards`).
 
     >>> with tf.Graph().as_default(), tf.Session() as sess:
-    ...     area = StagingArea([tf.float32, tf.int64], shapes=[[2], []], names=["x", "y"], capacity=2)
+    ...     area = StagingArea([tf.float32, tf.int64], [[2], []], names=["x", "y"])
     ...     put = area.put({"x": [1.0, 2.0], "y": 7})
     ...     element = area.get()
     ...     sess.run(put)
@@ -69,7 +69,7 @@ class StagingArea(BaseStagingArea):
         >>> area.put({"label": np.zeros([32], np.int32)})  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
-        staging_tf1.errors.SpecError: area 'train' (made at ...): component 'label' got int32 [32], ...
+        staging_tf1.errors.SpecError: area 'train' (made at ...): component 'label' got ...
         """
         with self._in_graph("put", name) as graph:
             listed, indices = element_indices(str(self), self._declared, values)

@@ -29,7 +29,8 @@ class ArrayRecordSource(SerializedSource):
 
     The content of a batch depends on the options, as in `TFRecordSource`.
 
-    >>> files = write_array_records((str(n * n).encode() for n in range(6)), "squares.array_record")
+    >>> squares = [str(n * n).encode() for n in range(6)]
+    >>> files = write_array_records(squares, "squares.array_record")
     >>> ArrayRecordSource(files, batch_size=4, parse_fn=int).batch(0)
     array([0, 1, 4, 9])
 

@@ -102,7 +102,8 @@ class Composable(Source):
         Raises:
           TypeError, ValueError: `records` is invalid, or none is left.
 
-        >>> numbers = ArraySource(np.arange(10), batch_size=4, epochs=1).without([5, range(8, 10)])
+        >>> source = ArraySource(np.arange(10), batch_size=4, epochs=1)
+        >>> numbers = source.without([5, range(8, 10)])
         >>> [batch.tolist() for batch in numbers]
         [[0, 1, 2, 3], [4, 6, 7]]
         >>> numbers.fingerprint()["without"]
@@ -133,7 +134,8 @@ class Composable(Source):
         Raises:
           TypeError, ValueError: an argument is invalid, or a source would have no record.
 
-        >>> train, validation = ArraySource(np.arange(10), batch_size=8, epochs=1).split(0.8, seed=1)
+        >>> source = ArraySource(np.arange(10), batch_size=8, epochs=1)
+        >>> train, validation = source.split(0.8, seed=1)
         >>> train.num_records, validation.num_records
         (8, 2)
         """
@@ -275,7 +277,8 @@ class Composable(Source):
           TypeError, ValueError: as in `weighted`.
 
         >>> labels = ["common"] * 9 + ["rare"]
-        >>> drawn = ArraySource(np.arange(10), batch_size=1000, epochs=1).balanced(labels, num_records=1000, seed=1)
+        >>> source = ArraySource(np.arange(10), batch_size=1000, epochs=1)
+        >>> drawn = source.balanced(labels, num_records=1000, seed=1)
         >>> int((drawn.batch(0) == 9).sum())
         500
         """

@@ -31,8 +31,8 @@ def concatenate(sources: Iterable[RecordSource]) -> RecordSource:
       SpecError: their records have different components, dtypes or shapes.
       ValueError: their options differ, or one is a shard, padded, arranged by length, or may leave out records.
 
-    >>> parts = [ArraySource(np.arange(3), batch_size=4, epochs=1), ArraySource(np.arange(3), batch_size=4, epochs=1)]
-    >>> concatenate(parts).batch(0)
+    >>> source = ArraySource(np.arange(3), batch_size=4, epochs=1)
+    >>> concatenate([source, source]).batch(0)
     array([0, 1, 2, 0])
     """
     caller = "concatenate()"

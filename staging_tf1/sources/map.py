@@ -56,7 +56,8 @@ class MapSource(RecordSource):
     ...         return {"number": i, "square": i * i}
     >>> MapSource(Squares(), batch_size=4, epochs=1).batch(2)
     {'number': array([8, 9]), 'square': array([64, 81])}
-    >>> MapSource(["1", "two", "3"], load=int, batch_size=3, epochs=1, skip_bad_records=True).batch(0)
+    >>> texts = ["1", "two", "3"]
+    >>> MapSource(texts, load=int, batch_size=3, epochs=1, skip_bad_records=True).batch(0)
     array([1, 3])
 
     Args:

@@ -56,7 +56,8 @@ def mix(
       TypeError, ValueError: an argument is invalid; or as in `concatenate`.
       SpecError: as in `concatenate`.
 
-    >>> parts = [ArraySource(np.zeros(700), batch_size=10), ArraySource(np.ones(300), batch_size=10)]
+    >>> arrays = [np.zeros(700), np.ones(300)]
+    >>> parts = [ArraySource(array, batch_size=10) for array in arrays]
     >>> mixture = mix(parts, weights=[0.7, 0.3], seed=1)
     >>> mixture.num_records, [int(mixture.batch(k).sum()) for k in range(4)]
     (1000, [3, 3, 3, 3])

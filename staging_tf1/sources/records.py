@@ -389,8 +389,10 @@ class RecordSource(Composable):
         >>> from staging_tf1.sources import MapSource
         >>> sentences = MapSource([[3, 1, 4], [1, 5], [9, 2]], batch_size=2, epochs=1)
         >>> batch, segments, positions = sentences.packed(5, [3, 2, 2]).batch(0)
-        >>> batch.tolist(), segments.tolist(), positions.tolist()
-        ([[3, 1, 4, 1, 5], [9, 2, 0, 0, 0]], [[1, 1, 1, 2, 2], [1, 1, 0, 0, 0]], [[0, 1, 2, 0, 1], [0, 1, 0, 0, 0]])
+        >>> batch.tolist(), segments.tolist()
+        ([[3, 1, 4, 1, 5], [9, 2, 0, 0, 0]], [[1, 1, 1, 2, 2], [1, 1, 0, 0, 0]])
+        >>> positions.tolist()
+        [[0, 1, 2, 0, 1], [0, 1, 0, 0, 0]]
         """
         # A subclass of this one, so it is imported late.
         from staging_tf1.sources.packed import Packed

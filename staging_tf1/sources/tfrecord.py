@@ -34,7 +34,9 @@ class TFRecordSource(SerializedSource):
       with `as_uint8`: a uint8 matrix [batch, bytes] of records that have the same length.
 
     >>> files = write_tfrecords([b"1", b"two", b"3"], "numbers.tfrecord")
-    >>> source = TFRecordSource(files, batch_size=3, epochs=1, parse_fn=int, skip_bad_records=True)
+    >>> source = TFRecordSource(
+    ...     files, batch_size=3, epochs=1, parse_fn=int, skip_bad_records=True
+    ... )
     >>> source.batch(0), source.num_skipped
     (array([1, 3]), 1)
 

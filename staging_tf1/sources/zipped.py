@@ -32,7 +32,8 @@ def zip_records(sources: Any) -> RecordSource:
       ValueError: their options differ; or one is a shard, padded, arranged by length, parsed in the graph or has a
         transform, or may leave out records.
 
-    >>> images, labels = (ArraySource(np.arange(3) * n, batch_size=2, epochs=1) for n in (10, 1))
+    >>> images = ArraySource(np.arange(3) * 10, batch_size=2, epochs=1)
+    >>> labels = ArraySource(np.arange(3), batch_size=2, epochs=1)
     >>> zip_records({"image": images, "label": labels}).batch(1)
     {'image': array([20]), 'label': array([2])}
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import importlib.util
+import inspect
 import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,3 +57,15 @@ def test_the_examples_in_docstrings_run(name: str, monkeypatch: pytest.MonkeyPat
         with tf.Graph().as_default():
             result = doctest.DocTestRunner(optionflags=_FLAGS).run(example, out=said.append)
         assert result.failed == 0, "".join(said)
+
+
+def test_the_examples_of_public_names_fit_their_pages() -> None:
+    """The site shows them in boxes of 88 columns, where the window has 1,280 pixels."""
+    wide = []
+    for name, value in [*vars(staging.sources).items(), *((name, getattr(staging, name)) for name in staging.__all__)]:
+        owners = [value, *vars(value).values()] if isinstance(value, type) else [value]
+        for text in (inspect.getdoc(each) or "" for each in owners if callable(each)):
+            examples = doctest.DocTestParser().get_examples(text)
+            lines = [line for each in examples for line in (each.source + each.want).splitlines()]
+            wide += [f"{name}: {line}" for line in lines if len(line) > 84]
+    assert wide == []
