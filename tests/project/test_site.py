@@ -70,6 +70,8 @@ def test_the_sections_are_the_tasks(tool: Load) -> None:
         ("examples/README.md", "[x](cluster.py)", "[x](cluster.py.md)"),
         ("docs/a.md", "```py\n[x](../README.md)\n```", "```py\n[x](../README.md)\n```"),
         ("docs/a.md", "```mermaid\nx\n```", "```text\nx\n```"),
+        ("docs/a.md", "```console\nls\n```", "```shell\nls\n```"),
+        ("docs/a.md", "```console\n$ ls\na\n```", "```console\n$ ls\na\n```"),
     ],
 )
 def test_links_lead_to_pages(tool: Load, tmp_path: Path, file: str, text: str, expected: str) -> None:

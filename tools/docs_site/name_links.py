@@ -7,6 +7,7 @@ before the s. Types that say nothing, `Any`, are left out.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -17,19 +18,27 @@ from sphinx.transforms import SphinxTransform
 
 # Where a link would stand within a link, or is no use.
 _NOT_WITHIN = (nodes.reference, nodes.title, desc_signature, pending_xref)
+# Pixels of a picture whose text would be too small on a phone, so that it is moved to the side there.
+_WIDE = 600
 # How programs call the package.
 _ALIASES = ("staging_tf1", "staging")
 
 
 class LinkedPictures(SphinxTransform):
-    """Lets a picture fit the page, and makes it a link to the whole one. On a phone its text is small."""
+    """Lets a picture fit the page, and makes it a link to the whole one. Narrow ones keep their size."""
 
     default_priority = 400
 
     def apply(self, **kwargs: Any) -> None:
         """Change the document in place. Sphinx links pictures that have a width."""
         for picture in self.document.findall(nodes.image):
-            picture["width"] = "100%"
+            path = Path(self.env.relfn2path(picture["uri"])[1])
+            width = re.search(r' width="(\d+)"', path.read_text(encoding="utf-8")) if path.suffix == ".svg" else None
+            if width and int(width[1]) < _WIDE:
+                picture["width"] = f"{width[1]}px"
+            else:
+                picture["width"] = "100%"
+                picture["classes"].append("wide")
 
 
 class NameLinks(SphinxTransform):

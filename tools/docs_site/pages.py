@@ -74,6 +74,8 @@ def _with_page_links(text: str, file: str, target: Path) -> str:
         return f"{bang}[{words}]({relative}{hash_sign}{anchor})"
 
     parts = _FENCE.split(text)
+    # Lines without a prompt count as output in a block of `console`, and are gray.
+    parts[1::2] = (part if "\n$ " in part else part.replace("```console", "```shell", 1) for part in parts[1::2])
     # Code hosts draw diagrams of Mermaid. Here they are shown as text: its script takes 3 MB. Pictures serve both.
     parts[1::2] = (part.replace("```mermaid", "```text", 1) for part in parts[1::2])
     return "".join(part if index % 2 else _LINK.sub(linked, part) for index, part in enumerate(parts))

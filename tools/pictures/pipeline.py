@@ -6,26 +6,31 @@ from drawing import Picture
 
 
 def draw_pipeline() -> str:
-    """Return the picture of one pipeline: what runs in a feed thread, and what in the step."""
-    picture = Picture(940, 240, "The pipeline from the source to the step")
-    for x, width, words in ((12, 520, "feed threads, while the step runs"), (696, 232, "your step")):
-        picture.box(x, 40, width, 150, style="group")
-        picture.text(x + 12, 30, words, "head")
-    picture.box(28, 80, 120, 64, "source\nnumbered batches")
-    picture.box(196, 80, 130, 64, "read, check\nbatch 17, in order")
-    picture.box(376, 80, 140, 64, "queue\nshuffles (classic)")
-    picture.box(556, 62, 116, 100, style="good")
-    picture.text(614, 82, "staging area", anchor="middle")
-    picture.text(614, 154, "on the device", "soft", anchor="middle")
-    for x, words in ((566, "18"), (618, "19")):
-        picture.box(x, 94, 44, 38, words, "ours")
-    picture.box(716, 80, 80, 64, "get\nbatch 17", "ours")
-    picture.box(830, 80, 84, 64, "train_op", "ours")
-    for start, end, words in ((148, 194, "numpy"), (326, 374, ""), (516, 554, "put"), (672, 714, ""), (796, 828, "")):
-        picture.arrow(f"M{start} 112 H{end}")
-        picture.text((start + end) / 2, 104, words, "soft", anchor="middle")
-    picture.arrow("M614 164 V210 H261 V148", "dashed")
-    picture.text(437, 228, "a free slot: the next batch may be read (back-pressure)", "soft", anchor="middle")
+    """Return the picture of one pipeline: what runs in a feed thread, and what in the step.
+
+    It is narrow, with two rows, because a phone shows it as wide as its screen.
+    """
+    picture = Picture(440, 300, "The pipeline from the source to the step")
+    picture.text(16, 26, "feed threads, while the step runs", "head")
+    picture.box(6, 36, 428, 92, style="group")
+    picture.text(16, 190, "your step", "head")
+    picture.box(6, 200, 284, 84, style="group")
+    for x, words in ((16, "source\nnumbered batches"), (160, "read, check\nin order")):
+        picture.box(x, 50, 120, 64, words)
+    picture.box(304, 50, 120, 64, "queue\nshuffles (classic)")
+    picture.box(304, 184, 120, 100, style="good")
+    picture.text(364, 204, "staging area", anchor="middle")
+    picture.text(364, 276, "on the device", "soft", anchor="middle")
+    for x, words in ((316, "18"), (368, "19")):
+        picture.box(x, 216, 44, 38, words, "ours")
+    picture.box(160, 210, 120, 64, "get\nbatch 17", "ours")
+    picture.box(16, 210, 120, 64, "train_op", "ours")
+    for path in ("M136 82 H158", "M280 82 H302", "M398 114 V182", "M304 242 H282", "M160 242 H138"):
+        picture.arrow(path)
+    picture.text(405, 154, "put", "soft")
+    picture.arrow("M338 184 V156 H220 V118", "dashed")
+    picture.text(212, 150, "a free slot: read the next batch", "soft", anchor="end")
+    picture.text(212, 166, "(back-pressure)", "soft", anchor="end")
     return picture.svg()
 
 
