@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import statistics
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -18,6 +21,14 @@ def test_the_pictures_are_up_to_date(run_python: RunPython) -> None:
     done = run_python(ROOT / "tools" / "pictures" / "draw.py", "--check")
     assert done.stdout == ""
     assert done.returncode == 0, done.stderr
+
+
+def test_the_bars_show_the_figures_of_the_page() -> None:
+    text = (ROOT / "benchmarks" / "w1.json").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    for name, answers in json.loads(text)["rounds"]["W1"].items():
+        middle = statistics.median(each["measured"]["wall_ms"] for each in answers)
+        assert re.search(rf"^\| `{re.escape(name)}` \| {middle:.2f}\b", page, re.MULTILINE), name
 
 
 def test_an_unknown_picture_is_refused(run_python: RunPython) -> None:

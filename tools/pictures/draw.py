@@ -18,6 +18,7 @@ import pipeline
 import protocol
 import rooms
 import scalars
+import speed
 import stall
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
@@ -28,6 +29,7 @@ DRAWN: dict[str, Callable[[], str]] = {
     "cluster-run": protocol.draw_cluster_run,
     "rooms": rooms.draw,
     "chain": chain.draw,
+    "speed": speed.draw,
 }
 RUNS: dict[str, Callable[[], str]] = {"stall": stall.draw, "scalars": scalars.draw}
 
