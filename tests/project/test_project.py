@@ -51,6 +51,10 @@ def test_the_versions_agree() -> None:
         for file, pattern in patterns.items()
     }
     assert found == {file: [staging.__version__] for file in patterns}
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    released = re.findall(r"^## ([\d.]+) - (\d{4}-\d\d-\d\d)$", changes, re.MULTILINE)
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert released[0] == (staging.__version__, *re.findall(r"^date-released: (.+)$", citation, re.MULTILINE))
 
 
 def test_the_hosted_checks_run_on_the_pairs_of_nox() -> None:
