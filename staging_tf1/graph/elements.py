@@ -17,6 +17,7 @@ from staging_tf1.arguments import INT64_MAX, instance, listed, refuse, shown, wh
 from staging_tf1.arguments import names as strings
 from staging_tf1.errors import SpecError
 from staging_tf1.spec.arrays import as_array, as_numpy_dtype, describe, leaves_of
+from staging_tf1.spec.conform import each_component
 
 __all__ = ["Declaration", "declare", "element_indices", "is_variable", "to_tensors", "types_of"]
 
@@ -168,7 +169,8 @@ def to_tensors(
 
     Raises SpecError if the dtype, shape, graph or size of a value does not fit. `area` is for messages.
     """
-    checked = [_checked(area, declared, i, graph, v) for v, i in zip(values, indices, strict=True)]
+    parts = [(area, declared, i, graph, v) for v, i in zip(values, indices, strict=True)]
+    checked = each_component(area, _checked, parts)
     _check_size(area, declared, [(declared.dtypes[i], tf.TensorShape(v.shape)) for v, i in zip(checked, indices)])
     return [_convert(v, declared.dtypes[i], f"component_{i}") for v, i in zip(checked, indices, strict=True)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from staging_tf1.spec.composite import CompositeSpec, arrays_of, as_composite, i
 from staging_tf1.spec.ragged import RaggedSpec, RaggedValue, ragged_of_rows
 from staging_tf1.spec.sparse import SparseSpec
 
-__all__ = ["Conformer", "conform"]
+__all__ = ["Conformer", "conform", "each_component"]
 
 _TF_SPEC = {RaggedSpec: "tf.RaggedTensorSpec", SparseSpec: "tf.SparseTensorSpec"}
 _CURES = {
@@ -101,7 +101,8 @@ def conform(spec: Any, batch: Any, owner: str = "batch", equal_rows: bool = Fals
     dtype('int32')
     """
     leaves, named = list(map(as_leaf_spec, flatten(spec))), flatten_up_to(spec, batch, owner)
-    values = [_conform_leaf(leaf, value, path, owner) for leaf, (path, value) in zip(leaves, named)]
+    parts = [(leaf, value, f"{owner}: {component_name(path)}") for leaf, (path, value) in zip(leaves, named)]
+    values = each_component(owner, _conform_leaf, parts)
     if equal_rows or any(map(is_composite_spec, leaves)):
         _check_rows(leaves, values, [path for path, _ in named], owner, equal_rows)
     return values
@@ -123,28 +124,53 @@ def _check_rows(leaves: list[Any], values: list[Any], paths: list[str], owner: s
         )
 
 
-def _conform_leaf(declared: Any, value: Any, path: str, owner: str) -> Any:
+def each_component(owner: str, check: Callable[..., Any], parts: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Return what `check` returns for the arguments of each component. Raise one SpecError that names all wrong ones.
+
+    Args:
+      owner: how the messages of `check` begin, without the colon.
+      check: raises SpecError if its component is wrong.
+      parts: its arguments, for each component.
+    """
+    # No errors, because their tracebacks would hold this frame.
+    values: list[Any] = []
+    wrong: list[str] = []
+    cause = None
+    for part in parts:
+        try:
+            values.append(check(*part))
+        except SpecError as error:
+            wrong.append(str(error))
+            cause = cause or error.__cause__
+    if len(wrong) > 1:
+        listed = "".join(f"\n  {message.removeprefix(f'{owner}: ')}" for message in wrong)
+        wrong = [f"{owner}: {len(wrong)} components do not fit:{listed}"]
+    if wrong:
+        raise SpecError(wrong[0]) from cause
+    return values
+
+
+def _conform_leaf(declared: Any, value: Any, where: str) -> Any:
     if is_composite_spec(declared):
-        return _conform_composite(declared, value, f"{owner}: {component_name(path)}")
+        return _conform_composite(declared, value, where)
     expected = describe(declared.dtype, declared.shape)
     if isinstance(value, Mapping):
-        raise SpecError(f"{owner}: {component_name(path)} got {kind_of(value)}, expected {expected}.")
+        raise SpecError(f"{where} got {kind_of(value)}, expected {expected}.")
     if is_composite(value):
-        got = as_composite(value)._checked(f"{owner}: {component_name(path)}")._spec(None)
+        got = as_composite(value)._checked(where)._spec(None)
         raise SpecError(
-            f"{owner}: {component_name(path)} got {got}, expected {expected}. Make it dense, or declare it as a "
-            f"{_TF_SPEC[type(got)]}."
+            f"{where} got {got}, expected {expected}. Make it dense, or declare it as a {_TF_SPEC[type(got)]}."
         )
     if not (type(value) is np.ndarray and value.dtype == declared.dtype != object):
-        value = as_array(value, declared.dtype, f"{owner}: {component_name(path)}")
+        value = as_array(value, declared.dtype, where)
     if value.dtype != declared.dtype:
         raise SpecError(
-            f"{owner}: {component_name(path)} got {describe(value.dtype, value.shape)}, expected {expected}. "
+            f"{where} got {describe(value.dtype, value.shape)}, expected {expected}. "
             f"{_cast_cure(value.dtype, declared.dtype)}"
         )
     if not fits(value.shape, declared.shape):
         raise SpecError(
-            f"{owner}: {component_name(path)} got {describe(value.dtype, value.shape)}, expected {expected}. Declare "
+            f"{where} got {describe(value.dtype, value.shape)}, expected {expected}. Declare "
             "None for a dimension that varies between batches, or shape None if the rank varies."
         )
     array: np.ndarray[Any, Any] = value

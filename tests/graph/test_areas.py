@@ -199,6 +199,18 @@ def test_a_dtype_mismatch_reads_like_this() -> None:
     )
 
 
+def test_all_components_that_do_not_fit_are_named() -> None:
+    area = StagingArea([tf.int64, tf.float32, tf.uint8], shapes=[[2], [2], [2]], names=["a", "b", "c"])
+    with pytest.raises(SpecError) as caught:
+        area.put({"a": tf.zeros([2]), "b": tf.zeros([3]), "c": [1, 2]})
+    assert str(caught.value) == (
+        f"{area}: 2 components do not fit:\n"
+        "  component 'a' got float32 [2], declared int64 [2]. Cast it: tf.cast(a, tf.int64), or let staged() take the "
+        "spec from the values.\n"
+        "  component 'b' got float32 [3], declared float32 [2]. Reshape it, or declare None for the dimensions that vary."
+    )
+
+
 def test_too_large_python_integers_are_refused() -> None:
     area = StagingArea([tf.float32, tf.uint8])
     with pytest.raises(SpecError, match="component 0 got an int .* float32 .*16777217 would be rounded to 16777216"):

@@ -96,6 +96,19 @@ def test_a_batch_unlike_the_first_is_refused(second: Any, message: str) -> None:
         list(source.batches())
 
 
+def test_all_components_that_do_not_fit_are_named() -> None:
+    first = {"x": np.zeros(2), "y": np.zeros(2, np.int32), "z": np.zeros(2)}
+    second = {"x": np.zeros(2, np.float32), "y": np.zeros(2, np.int32), "z": ["a", "b"]}
+    with pytest.raises(SpecError) as caught:
+        list(GeneratorSource(lambda: iter([first, second]), name="g").batches())
+    assert str(caught.value).splitlines() == [
+        "generator 'g': batch 1: 2 components do not fit:",
+        "  component 'x' got float32 [2], expected float64 [?]. Cast it: array.astype(np.float64), or declare float32.",
+        "  component 'z' got string [2], expected float64 [?]. Convert the strings to numbers, or declare a string. No "
+        "spec was declared, so the first batch set it.",
+    ]
+
+
 def test_a_shape_that_changes_can_be_declared() -> None:
     batches = [np.zeros((2, 4), np.float32), np.zeros((3,), np.float32)]
     source = GeneratorSource(batches, spec=tf.TensorSpec(None, tf.float32))
