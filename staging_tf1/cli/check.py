@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from staging_tf1.cli.arguments import complain, parser_for_python_files
@@ -44,7 +43,7 @@ def main(argv: list[str]) -> int:
             findings.extend(result)
     if findings:
         print(_text(findings))
-    elif checked and not unreadable and sys.stdout is not None and sys.stdout.isatty():
+    elif checked and not unreadable:
         print(f"no findings in {counted(checked, 'file')}")
     return 2 if unreadable else int(bool(findings))
 

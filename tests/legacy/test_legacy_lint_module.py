@@ -95,6 +95,7 @@ STEP = "        {}\n"
         ("def f(sess):\n    sess.run(batch)", []),
         ("import other\ntf.Session().run(batch)", []),
         ("tf.train.start_queue_runners(sess)\ntf.Session().run(batch)", []),
+        ("import staging_tf1\nstaging_tf1.start(sess)\ntf.Session().run(batch)", []),
         # threads before the initializer
         (
             "sess = tf.Session()\ntf.train.start_queue_runners(sess)\nsess.run(tf.global_variables_initializer())",
@@ -122,6 +123,105 @@ def test_a_finding_is_certain_or_absent(text: str, found: list[str], tmp_path: P
     (tmp_path / "a.py").write_text(START + text + "\n")
     result = checker.check_file(str(tmp_path / "a.py"))
     assert not isinstance(result, str) and [finding.code for finding in result] == found
+
+
+OWN = """import tensorflow.compat.v1 as tf
+import staging_tf1 as staging
+batch = staging.staged(records)
+labels = tf.one_hot(indices=batch["label"], depth=10)
+def model(images, size=10):
+    hidden = tf.matmul(images, tf.zeros([784, size]))
+    return hidden, tf.nn.softmax(hidden)
+def count(images):
+    return images.shape[0], tf.nn.softmax(images)
+logits, predicted = model(batch["image"], size=10)
+loss = tf.losses.softmax_cross_entropy(onehot_labels=labels, logits=logits)
+train_op = tf.train.AdamOptimizer().minimize(loss)
+runner = staging.CustomRunner(records)
+sess = tf.Session()
+sess.run(tf.global_variables_initializer())
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("sess.run(train_op)", True),
+        ("sess.run({'loss': loss})", True),
+        ("sess.run(predicted)", True),
+        ("sess.run(runner.get_inputs())", True),
+        ("import mine\nsess.run(train_op)", True),
+        ("import mine.deep\nfrom mine import sizes\nfrom mine.deep import image\nsess.run(train_op)", True),
+        ("sess.run(count(batch['image'])[0])", False),
+        ("sess.run(other(batch['image']))", False),
+        ("sess.run(tf.shape(batch['image']))", False),
+        ("sess.run(loss, {batch['image']: images})", False),
+        ("staging.start(sess)\nsess.run(train_op)", False),
+        ("runner.start_threads(sess)\nsess.run(train_op)", False),
+        ("getattr(staging, 'start')(sess)\nsess.run(train_op)", False),
+        ("exec(text)\nsess.run(train_op)", False),
+        ("import unknown\nsess.run(train_op)", False),
+        ("import mine.absent\nsess.run(train_op)", False),
+        ("import mine.broken\nsess.run(train_op)", False),
+        ("import mine.starting\nsess.run(train_op)", False),
+        ("import mine.deeper\nsess.run(train_op)", False),  # imports mine.starting
+    ],
+)
+def test_an_input_is_unstarted_only_if_no_module_of_the_program_starts_it(
+    text: str, found: bool, tmp_path: Path
+) -> None:
+    package = tmp_path / "mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("import numpy as np\nsizes = np.ones(3)\n")
+    (package / "deep.py").write_text("from . import sizes\nimage = sizes\n")
+    (package / "deeper.py").write_text("def f():\n    from .starting import go\n")
+    (package / "starting.py").write_text("def go(sess, staging):\n    staging.start(sess)\n")
+    (package / "broken.py").write_text("x = (\n")
+    (tmp_path / "a.py").write_text(OWN + text + "\n")
+    result = checker.check_file(str(tmp_path / "a.py"))
+    assert not isinstance(result, str) and [finding.code for finding in result] == ["STG111"] * found
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("batch = staging.staged(records)\nsess.run(batch)", "the first step fails; use staging.StagingSession()"),
+        (
+            "from staging_tf1 import CustomRunner as R\nsess.run(R(records).get_inputs())",
+            "the first step blocks forever; use staging.StagingSession()",
+        ),
+        ("sess.run(tf.train.batch([tf.zeros([])], 8))", "tf.train.start_queue_runners(sess, coord)"),
+    ],
+)
+def test_an_unstarted_input_says_what_starts_it(text: str, message: str, tmp_path: Path) -> None:
+    start = "import tensorflow.compat.v1 as tf\nimport staging_tf1 as staging\nsess = tf.Session()\n"
+    (tmp_path / "a.py").write_text(f"{start}{text}\n")
+    (finding,) = checker.check_file(str(tmp_path / "a.py"))
+    assert not isinstance(finding, str) and message in finding.message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("StagingArea([tf.int64], names=['y']).put({'y': x})", "component 'y' is int32, but the area declares int64"),
+        ("StagingArea([tf.int32, tf.int64], None, ['a', 'b']).put({'a': x, 'b': x})", "component 'b' is int32"),
+        ("MapStagingArea([tf.int64], names=['y']).put(1, {'y': x})", "component 'y' is int32"),
+        ("MapStagingArea([tf.int64]).put(1, [x])", "component 0 is int32"),
+        ("StagingArea([tf.int32, tf.int64], names=['a', 'b']).put({'a': x, 'b': f(x)})", ""),
+        ("StagingArea([tf.int64], names=names).put({'y': x})", ""),
+        ("StagingArea([tf.int64], names=[*names]).put({'y': x})", ""),
+        ("StagingArea([tf.int64], names=['y']).put({**values})", ""),
+        ("StagingArea([tf.int64], names=['y', 'y']).put({'y': x})", ""),
+    ],
+)
+def test_dtypes_are_compared_by_place_and_by_name(text: str, message: str, tmp_path: Path) -> None:
+    start = (
+        "import tensorflow as tf\nfrom staging_tf1 import MapStagingArea, StagingArea\nx = tf.zeros([2], tf.int32)\n"
+    )
+    (tmp_path / "a.py").write_text(f"{start}{text}\n")
+    result = checker.check_file(str(tmp_path / "a.py"))
+    assert not isinstance(result, str) and len(result) == bool(message)
+    assert all(message in finding.message for finding in result)
 
 
 def test_deep_and_circular_code_is_read(tmp_path: Path) -> None:

@@ -136,13 +136,12 @@ def contradicting_dtypes(module: Module) -> Mistakes:
         area = module.value(receiver(put)) if method(put) == "put" else None
         if not isinstance(area, ast.Call) or not _AREA.fullmatch(module.full_name(area.func)):
             continue
-        dtypes, values = argument(area, "dtypes", 0), argument(put, "values", 0)
-        for index, (dtype, value) in enumerate(_pairs(dtypes, values)):
+        for component, dtype, value in _components(module, area, put):
             expected, found = _dtype_name(module, dtype), _dtype(module, value)
             if expected and found and expected != found:
                 yield (
                     put,
-                    f"component {index} is {found}, but the area declares {expected}: write "
+                    f"component {component!r} is {found}, but the area declares {expected}: write "
                     f"tf.cast(..., tf.{expected}), or declare tf.{found}",
                 )
 
@@ -286,10 +285,32 @@ def _varies(module: Module, nodes: Iterable[ast.expr], loop: ast.AST, seen: froz
 # ---- dtypes
 
 
-def _pairs(dtypes: ast.expr | None, values: ast.expr | None) -> Iterator[tuple[ast.expr, ast.expr]]:
-    lists = (ast.List, ast.Tuple)
-    if isinstance(dtypes, lists) and isinstance(values, lists) and len(dtypes.elts) == len(values.elts):
-        yield from zip(dtypes.elts, values.elts)
+def _components(module: Module, area: ast.Call, put: ast.Call) -> Iterator[tuple[int | str, ast.expr, ast.expr]]:
+    """Yield the index or name of each component that a put shows, its declared dtype and its value."""
+    dtypes = _items(argument(area, "dtypes", 0))
+    has_keys = module.full_name(area.func).endswith("MapStagingArea")
+    values = argument(put, "vals", 1) if has_keys else argument(put, "values", 0)
+    if not isinstance(values, ast.Dict):
+        listed = _items(values)
+        if len(dtypes) == len(listed):
+            yield from zip(range(len(dtypes)), dtypes, listed)
+        return
+    names = [_text(name) for name in _items(argument(area, "names", 2))]
+    declared = dict(zip(names, dtypes)) if len(names) == len(set(names)) == len(dtypes) else {}
+    for key, value in zip(values.keys, values.values):
+        name = _text(key)
+        if name is not None and name in declared:
+            yield name, declared[name], value
+
+
+def _items(node: ast.expr | None) -> list[ast.expr]:
+    """Return the elements of a list or tuple that is written out; [] for others."""
+    known = isinstance(node, (ast.List, ast.Tuple)) and not any(isinstance(item, ast.Starred) for item in node.elts)
+    return node.elts if known else []  # type: ignore[union-attr]
+
+
+def _text(node: ast.expr | None) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
 def _dtype_name(module: Module, node: ast.AST | None) -> str:

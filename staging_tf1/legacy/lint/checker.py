@@ -68,7 +68,7 @@ def _parsed(source: SourceFile) -> ast.Module:
 
 
 def _findings(source: SourceFile, tree: ast.Module) -> list[Finding]:
-    module = Module(tree)
+    module = Module(tree, source.path)
     if not any(map(module.imports, _OURS)):
         return []
     lines = _LINE_END.split(source.text)

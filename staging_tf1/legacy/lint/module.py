@@ -52,7 +52,8 @@ class Use:
 class Module:
     """A module's nodes in the order of the text, and what its names stand for."""
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, path: str = "") -> None:
+        self.path = path
         self.scope = Scope(tree, None)
         self.scopes: dict[ast.AST, Scope] = {}  # in which each node is read
         self.around: dict[ast.AST, tuple[ast.AST, str]] = {}  # the node above each, and the field that holds it
