@@ -207,7 +207,8 @@ def test_all_components_that_do_not_fit_are_named() -> None:
         f"{area}: 2 components do not fit:\n"
         "  component 'a' got float32 [2], declared int64 [2]. Cast it: tf.cast(a, tf.int64), or let staged() take the "
         "spec from the values.\n"
-        "  component 'b' got float32 [3], declared float32 [2]. Reshape it, or declare None for the dimensions that vary."
+        "  component 'b' got float32 [3], declared float32 [2]. Reshape it, or declare None for the dimensions that "
+        "vary."
     )
 
 
