@@ -9,7 +9,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import staging_tf1 as staging
-from staging_tf1.sources import TFRecordSource
+from staging_tf1.sources import ArrayRecordSource, TFRecordSource, write_array_records
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 
@@ -45,11 +45,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return paths
 
 
-def _source(files: list[str]) -> TFRecordSource:
-    return TFRecordSource(files, batch_size=BATCH, features=FEATURES, shuffle=True, seed=7, epochs=2)
+def _source(files: list[str], kind: Any = TFRecordSource) -> Any:
+    return kind(files, batch_size=BATCH, features=FEATURES, shuffle=True, seed=7, epochs=2)
 
 
-def _take(source: TFRecordSource, folder: Any, count: int | None, **staged: Any) -> list[list[int]]:
+def _take(source: Any, folder: Any, count: int | None, **staged: Any) -> list[list[int]]:
     """Take up to `count` batches, starting at the checkpoint in `folder`; return their ids."""
     got: list[list[int]] = []
     with tf.Graph().as_default():
@@ -82,8 +82,14 @@ def test_every_record_is_parsed_and_delivered_once_in_order(files: list[str], tm
 
 
 @pytest.mark.parametrize("how", [dict(num_threads=4, capacity=5), dict(lockstep=True)], ids=["threads", "lockstep"])
-def test_a_run_that_was_stopped_goes_on_with_the_next_record(files: list[str], tmp_path: Any, how: Any) -> None:
-    source = _source(files)
+@pytest.mark.parametrize("kind", [TFRecordSource, ArrayRecordSource])
+def test_a_run_that_was_stopped_goes_on_with_the_next_record(
+    kind: Any, files: list[str], tmp_path: Any, how: Any
+) -> None:
+    if kind is ArrayRecordSource:
+        pytest.importorskip("array_record")
+        files = write_array_records(map(_example, range(RECORDS)), tmp_path / "a.array_record")
+    source = _source(files, kind)
     parts = [_take(source, tmp_path, count, **how) for count in (1, 5, None)]
     assert [len(part) for part in parts] == [1, 5, 8]
     assert [batch for part in parts for batch in part] == [

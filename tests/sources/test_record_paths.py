@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tensorflow.compat.v1 as tf
 
 from staging_tf1 import sources
 from staging_tf1.cli.main import main
@@ -55,13 +54,6 @@ def test_a_path_that_is_listed_twice_is_read_twice(kind: Any) -> None:
     assert _read(kind, ["a.rec", "a.rec"]) == [b"a0", b"a0"]
     assert _read(kind, ["a.rec", "b.rec", Path("a.rec")]) == [b"a0", b"b0", b"b1", b"a0"]
     assert _read(kind, ["a.rec", os.path.abspath("a.rec")]) == [b"a0", b"a0"]
-
-
-def test_so_does_the_dataset_of_tensorflow(tmp_path: Path) -> None:
-    path = sources.write_tfrecords([b"x"], tmp_path / "x")[0]
-    with tf.Graph().as_default(), tf.Session() as sess:
-        record = tf.data.make_one_shot_iterator(tf.data.TFRecordDataset([path, path])).get_next()
-        assert [sess.run(record), sess.run(record)] == [b"x", b"x"]
 
 
 def test_one_path_or_glob_means_each_file_once(kind: Any) -> None:
