@@ -89,56 +89,6 @@ def test_rows_of_arrays_can_be_padded() -> None:
     assert source.batch(0).tolist() == [[0, 1, 2, 0], [3, 4, 5, 0]]
 
 
-REFUSED: dict[str, tuple[Any, Any, str]] = {
-    "too long": (
-        lambda: ragged().pad(4).batch(1),
-        SpecError,
-        "MapSource: record 5: component 'tokens' is int64 [5], longer than the 4 that pad(to=...) gives. Crop the",
-    ),
-    "another dtype": (
-        lambda: MapSource([np.ones(2), np.ones(2, np.int32)], batch_size=2).pad().batch(0),
-        SpecError,
-        "MapSource: record 1: the batch is int32 [2], but float64 [2] for the first record.",
-    ),
-    "another rank": (
-        lambda: MapSource([np.ones(2), np.ones((2, 2))], batch_size=2).pad().batch(0),
-        SpecError,
-        "MapSource: record 1: the batch is float64 [2, 2], but float64 [2] for the first record.",
-    ),
-    "another second dimension": (
-        lambda: MapSource([{"x": np.ones((2, 2))}, {"x": np.ones((2, 3))}], batch_size=2).pad().batch(0),
-        SpecError,
-        "expected float64 [?, 2]. To pad other dimensions than the first, name them: pad(to={'x': (None, None)}).",
-    ),
-    "not named": (
-        lambda: ragged().pad({"length": ()}).batch(1),
-        SpecError,
-        "MapSource: record 3: component 'tokens' is int64 [3], expected int64 [0].",
-    ),
-    "wrong rank": (
-        lambda: ragged().pad({"tokens": (1, 2)}).spec,
-        ValueError,
-        "pad() got to={'tokens': (1, 2)}, but component 'tokens' of a record is int64 [0]. Give one size for each",
-    ),
-    "text for numbers": (
-        lambda: ragged().pad(value="x").spec,
-        ValueError,
-        "pad() got value='x', but component 'leng",
-    ),
-    "half for integers": (lambda: ragged().pad(value=0.5).spec, SpecError, "pad() got value=0.5: component 'length'"),
-    "value": (lambda: ragged().pad(value=None), TypeError, "pad() got value=None, expected a number or string"),
-    "to": (lambda: ragged().pad("4"), TypeError, "pad() got to='4', expected None, a size, a tuple of them"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_padded_is_refused_by_name(name: str) -> None:
-    make, kind, message = REFUSED[name]
-    with pytest.raises(kind) as caught:
-        make()
-    assert message in str(caught.value)
-
-
 # by_length
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from staging_tf1.sources import ArraySource, GeneratorSource, RecordSource, SequenceSource, concatenate
+from staging_tf1.sources import ArraySource, GeneratorSource, RecordSource, SequenceSource
 from staging_tf1.spec import ArraySpec
 
 
@@ -59,11 +59,6 @@ def test_a_shard_in_the_order_of_tf_data_is_told_the_other_one(count: int, index
         with pytest.raises(ValueError, match="shard") as caught:
             numbered().shard(*wrong)
         assert "tf.data" not in str(caught.value)
-
-
-def test_one_source_where_several_are_expected_is_not_read() -> None:
-    with pytest.raises(TypeError, match=r"concatenate\(\) got sources=ArraySource\("):
-        concatenate(numbered(epochs=None))  # type: ignore[arg-type]
 
 
 def doubled(batch: Any) -> Any:

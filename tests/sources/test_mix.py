@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -125,17 +124,6 @@ def test_the_seed_is_given_shared_or_drawn() -> None:
     assert unshuffled.seed_was_drawn, "the order of the sources is random"
 
 
-@pytest.mark.parametrize("weight", [10**400, -(10**400), Fraction(10**400), Fraction(1, 10**400), float("nan"), True])
-def test_absurd_weights_are_refused(weight: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match=r"^mix\(\) got weights=.*, expected a positive number for each"):
-        mix([numbered(0, 9), numbered(9, 9)], [weight, 1])
-
-
-@pytest.mark.parametrize("number", [np.float32(1), np.uint64(1), Fraction(1, 3), 10**300, 1e-300])
-def test_numbers_of_any_type_are_weights(number: Any) -> None:
-    assert sum(mix([numbered(0, 9), numbered(9, 9)], [number, number]).weights) == 1
-
-
 @pytest.mark.parametrize(
     ("weights", "counts"),
     [
@@ -146,6 +134,7 @@ def test_numbers_of_any_type_are_weights(number: Any) -> None:
         ([np.float32(0.5), np.int64(1)], (1, 2)),
         ([0.001, 0.999], (1, 999)),
         ([2**70, 2**70], (1, 1)),
+        ([10**300, 1e300], (1, 1)),
     ],
 )
 def test_weights_are_proportions(weights: list[Any], counts: tuple[int, ...]) -> None:
@@ -159,60 +148,6 @@ def test_odd_weights_are_rounded_to_16384_parts() -> None:
     counts = proportions(shares)
     assert sum(counts) == 16384
     assert all(abs(count / 16384 - share) <= 1 / 16384 for count, share in zip(counts, shares))
-
-
-REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
-    "zero": (
-        lambda s: mix([s, s], [1, 0]),
-        ValueError,
-        "mix() got weights=[1, 0], expected a positive number for",
-    ),
-    "negative": (lambda s: mix([s, s], [1, -1]), ValueError, "Leave out a source without weight."),
-    "nan": (lambda s: mix([s, s], [1, float("nan")]), ValueError, "mix() got weights=[1, nan], expected a positive"),
-    "infinite": (lambda s: mix([s, s], [1, float("inf")]), ValueError, "mix() got weights=[1, inf], expected"),
-    "a set": (
-        lambda s: mix([s, s], {3, 1}),
-        TypeError,
-        "mix() got weights={1, 3}, expected a positive number for each",
-    ),
-    "few": (
-        lambda s: mix([s, s], [1]),
-        ValueError,
-        "mix() got weights=[1], expected a positive number for each of",
-    ),
-    "a number": (lambda s: mix([s, s], 1), TypeError, "mix() got weights=1, expected a positive number for each"),
-    "bools": (lambda s: mix([s, s], [True, True]), TypeError, "mix() got weights=[True, True], expected"),
-    "texts": (lambda s: mix([s, s], ["1", "1"]), TypeError, "mix() got weights=['1', '1'], expected"),
-    "tiny": (lambda s: mix([s, s], [1, 1e-9]), ValueError, "one of which is less than 1/16384 of their sum"),
-    "a dict": (
-        lambda s: mix([s, s], {0: [1, 1]}),
-        TypeError,
-        "mix() got weights={0: [1, 1]}, expected a positive number for each of the 2 sources, in their order",
-    ),
-    "seed": (lambda s: mix([s, s], seed=-1), ValueError, "mix() got seed=-1, expected a whole number from 0"),
-    "no sources": (lambda s: mix([]), ValueError, "mix() got sources=[], expected a list of sources"),
-    "one endless": (
-        lambda s: mix([s, s.with_options(epochs=None)]),
-        ValueError,
-        "mix() got sources with epochs=2 and epochs=None, expected one for all.",
-    ),
-    "seeds": (
-        lambda s: mix([s.with_options(seed=1), s.with_options(seed=2)]),
-        ValueError,
-        "mix() got sources with seed=1 and seed=2, expected one for all.",
-    ),
-    "nested": (lambda s: mix([mix([s, s]), s]), ValueError, "which arranges its records. Mix all sources in one call"),
-    "by length": (lambda s: mix([s, s]).by_length([1] * 10), ValueError, "by_length() comes after mix()"),
-    "split": (lambda s: mix([s, s]).split(0.5, 1), ValueError, "split() comes after mix()"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_mixed_is_refused_by_name(name: str) -> None:
-    make, kind, message = REFUSED[name]
-    with pytest.raises(kind) as caught:
-        make(numbered(0, 5))
-    assert message in str(caught.value)
 
 
 def test_sources_of_different_kinds_can_be_mixed(tmp_path: Any) -> None:

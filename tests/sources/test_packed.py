@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,7 @@ from slow import examples
 
 import staging_tf1 as staging
 from staging_tf1 import testing
-from staging_tf1.errors import SpecError
-from staging_tf1.sources import ArraySource, MapSource, TFRecordSource, concatenate, mix, write_tfrecords
+from staging_tf1.sources import MapSource, TFRecordSource, concatenate, mix, write_tfrecords
 from staging_tf1.sources.packed import packed_rows
 from staging_tf1.spec import flatten
 
@@ -121,41 +119,3 @@ def test_packed_rows_are_staged() -> None:
         with staging.StagingSession() as sess:
             got = sess.run((batch, segments, positions))
     assert sorted(map(sorted, unpacked(got))) == [[[0, 1, 2], [1000, 1001]], [[2000, 2001, 2002, 2003, 2004]]]
-
-
-REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
-    "long": (lambda: words([9]).packed(8, [9]), ValueError, "packed() got the length 9 of record 0, expected lengths"),
-    "negative": (lambda: words([9]).packed(8, [-1]), ValueError, "packed() got the length -1 of record 0"),
-    "few": (lambda: words([1, 2]).packed(8, [1]), ValueError, "packed() got 1 lengths, expected one integer for each"),
-    "zero": (lambda: words([1]).packed(0, [1]), ValueError, "packed() got length=0, expected a whole number from 1"),
-    "another": (
-        lambda: words([1, 2]).packed(8, [1, 3]).batch(0),
-        SpecError,
-        "MapSource: record 1: component 'e' is float32 [2, 2], but packed() got the length 3. All components",
-    ),
-    "a single value": (
-        lambda: ArraySource(np.arange(2), batch_size=1).packed(8, [1, 1]).batch(0),
-        SpecError,
-        "ArraySource: record 0: the batch is int64 [], but packed() got the length 1.",
-    ),
-    "an empty list": (
-        lambda: MapSource([[], [1]], batch_size=1).packed(8, [0, 1]).batch(0),
-        SpecError,
-        "MapSource: record 0: the batch is an empty list, which has no dtype, and the first record sets the dtypes.",
-    ),
-    "padded": (lambda: words([1]).pad().packed(8, [1]), ValueError, "which is padded. Call pad() on the result."),
-    "a shard": (lambda: words([1, 1]).shard(0, 2).packed(8, [1]), ValueError, "a shard: records are arranged before"),
-    "a transform": (
-        lambda: words([1], transform=abs).packed(8, [1]),
-        ValueError,
-        "with a transform, which would not get the packed batch. Pass it to the result: source.packed(...).with_opt",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_packed_is_refused_by_name(name: str) -> None:
-    make, kind, message = REFUSED[name]
-    with pytest.raises(kind) as caught:
-        make()
-    assert message in str(caught.value)

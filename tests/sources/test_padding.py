@@ -13,8 +13,7 @@ from slow import examples
 
 import staging_tf1 as staging
 from staging_tf1 import testing
-from staging_tf1.errors import SpecError
-from staging_tf1.sources import ArraySource, MapSource, cached
+from staging_tf1.sources import MapSource
 from staging_tf1.spec import ArraySpec, flatten, flatten_with_paths
 
 
@@ -86,15 +85,3 @@ def test_a_mask_is_staged_beside_its_batch() -> None:
         )
         with staging.StagingSession() as sess:
             assert [float(sess.run(mean)) for _ in range(2)] == [2.5, 5.5]
-
-
-def test_what_cannot_be_is_refused(tmp_path: Any) -> None:
-    # Otherwise all records would be floats.
-    with pytest.raises(SpecError, match="record 0: the batch is an empty list, which has no dtype"):
-        MapSource([[], [1, 2]], batch_size=2).pad().batch(0)
-    with pytest.raises(SpecError, match=r"name them: pad\(to=\(None, None\)\)\."):
-        MapSource([[[1, 2]], [[3]]], batch_size=2).pad().batch(0)
-    with pytest.raises(TypeError, match=r"pad\(\) got mask='yes', expected True or False"):
-        ArraySource(np.arange(3), batch_size=1).pad(mask="yes")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="which is padded"):
-        cached(MapSource([[1]], batch_size=1).pad(mask=True), tmp_path / "cache", batch_size=1)

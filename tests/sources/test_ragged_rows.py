@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,11 @@ from staging_tf1 import testing
 from staging_tf1.errors import SpecError
 from staging_tf1.sources import (
     ArraySource,
-    GeneratorSource,
     MapSource,
     RaggedValue,
-    SparseValue,
     TFRecordSource,
     concatenate,
     mix,
-    write_tfrecords,
     zip_records,
 )
 from staging_tf1.sources.aligned import is_aligned
@@ -178,94 +174,6 @@ def test_collated_composites_are_zipped_but_not_joined() -> None:
         "concatenate(): component 'words' of source 0 is ragged int64 [?, ?], expected an array, because rows of "
         "several sources are put into one batch. Collate the result: concatenate(...).ragged()."
     )
-
-
-@pytest.mark.parametrize(
-    ("make", "error", "said"),
-    [
-        (lambda: texts().ragged("words"), TypeError, "ragged() got rank='words', expected how many dimensions vary"),
-        (lambda: texts().ragged(0), ValueError, "ragged() got rank=0, expected a whole number from 1 to 31"),
-        (lambda: texts().ragged({"words": 1.5}), TypeError, "expected how many dimensions vary, or a dict of this by"),
-        (
-            lambda: texts().ragged({"wrds": 1}).spec,
-            ValueError,
-            "unknown component 'wrds', expected one of ['label', 'w",
-        ),
-        (
-            lambda: texts().ragged(2).spec,
-            SpecError,
-            "component 'words' has fewer dimensions than the 2 that ragged(rank=2) makes ragged. Name",
-        ),
-        (
-            lambda: MapSource([np.zeros(3)], batch_size=1).ragged(2).spec,
-            SpecError,
-            "record 0: the batch has fewer dimensions than the 2 that ragged(rank=2) makes ragged.",
-        ),
-        (
-            lambda: MapSource([np.zeros((1, 2)), np.zeros(3)], batch_size=2).ragged(2).batch(0),
-            SpecError,
-            "record 1: the batch has one array, float64 [3], expected a list or array of rows, because ragged() was",
-        ),
-        (
-            lambda: MapSource([RaggedValue([1], [0, 1])], batch_size=1).ragged().spec,
-            SpecError,
-            "record 0: the batch is ragged itself: 2 dimensions vary, expected at most 1. Name the components",
-        ),
-        (
-            lambda: MapSource([SparseValue([[0]], [1], [1])], batch_size=1).ragged().spec,
-            SpecError,
-            "got a staging_tf1.SparseValue, expected an array. It stands for a whole batch. Make it dense",
-        ),
-        (
-            lambda: MapSource([3], batch_size=1).ragged({"": 1}).spec,
-            SpecError,
-            "has fewer dimensions than the 1 that ragged(rank={'': 1}) makes ragged",
-        ),
-        (lambda: MapSource([[], [1]], batch_size=2).ragged().spec, SpecError, "is an empty list, which has no dtype"),
-        (
-            lambda: MapSource([[1], [1.5]], batch_size=2).ragged().batch(0),
-            SpecError,
-            "record 1: the batch got a list of 1 that cannot be converted to int64 values: 1.5 does not fit.",
-        ),
-        (
-            lambda: MapSource([np.zeros(1), np.zeros(1, "f")], batch_size=2).ragged().batch(0),
-            SpecError,
-            "record 1: the batch has float32 [1], but float64 [?] in the first record.",
-        ),
-        (
-            lambda: MapSource([np.zeros((1, 2)), np.zeros((1, 3))], batch_size=2).ragged().batch(0),
-            SpecError,
-            "has float64 [1, 3], but float64 [?, 2] in the first record. Convert or crop it; if another dimension",
-        ),
-        (lambda: MapSource([[1], 1], batch_size=2).ragged().batch(0), SpecError, "has int64 [], but int64 [?] in"),
-        (
-            lambda: MapSource([{"a": [1]}, [1]], batch_size=2).ragged().batch(0),
-            SpecError,
-            "got a list of 1, expected a",
-        ),
-        (
-            lambda: MapSource([{"a": [1], "b": [1]}, {"a": [1], "b": [1, 2]}], batch_size=2).ragged({"a": 1}).batch(0),
-            SpecError,
-            "component 'b' has int64 [2], but int64 [1] in the first record",
-        ),
-        (lambda: GeneratorSource([[1]]).ragged(), AttributeError, "GeneratorSource has no ragged()"),
-    ],
-)
-def test_what_does_not_fit_is_refused(make: Callable[[], Any], error: type[Exception], said: str) -> None:
-    with pytest.raises(error) as caught:
-        make()
-    assert said in str(caught.value)
-
-
-def test_records_that_the_graph_parses_are_refused(tmp_path: Path) -> None:
-    path = str(tmp_path / "x.tfrecord")
-    write_tfrecords({"x": np.arange(3)}, path)
-    with pytest.raises(
-        ValueError, match=re.escape("ragged() got TFRecordSource(3 records, batch_size=1) with features=")
-    ):
-        import tensorflow.compat.v1 as tf
-
-        TFRecordSource(path, batch_size=1, features={"x": tf.io.FixedLenFeature([], tf.int64)}).ragged()
 
 
 ROWS = st.lists(st.lists(st.integers(-9, 9), max_size=3), max_size=3)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slow import examples
 
 from staging_tf1 import testing
-from staging_tf1.sources import ArraySource, concatenate, mix
+from staging_tf1.sources import ArraySource, concatenate
 from staging_tf1.sources.permutation import mix_int
 from staging_tf1.sources.reshard import carried_over
 
@@ -113,53 +113,3 @@ def test_a_fingerprint_knows_the_weights() -> None:
     prints = [source.fingerprint() for source in (*weighted, numbered(seed=1), numbered(seed=1).weighted(range(10)))]
     assert all(a != b for i, a in enumerate(prints) for b in prints[:i])
     assert carried_over(prints[0], [1], prints[1], towers=1) is None
-
-
-@pytest.mark.parametrize(
-    ("make", "kind", "message"),
-    [
-        (
-            lambda s: s.weighted([1]),
-            ValueError,
-            "weighted() got 1 weights, expected a number from 0 for each of the 10",
-        ),
-        (lambda s: s.weighted([-1] * 10), ValueError, "each of the 10 records, at least one of them positive"),
-        (lambda s: s.weighted([0] * 10), ValueError, "at least one of them positive"),
-        (lambda s: s.weighted([np.nan] * 10), ValueError, "weighted() got weights=[nan, nan"),
-        (lambda s: s.weighted(["1"] * 10), TypeError, "weighted() got weights=['1', '1'"),
-        (lambda s: s.balanced([1.5] * 10), TypeError, "balanced() got labels=[1.5, 1.5"),
-        (
-            lambda s: s.balanced(np.array(["a", None] * 5, object)),
-            TypeError,
-            "balanced() got labels=None, expected",
-        ),
-        (
-            lambda s: s.weighted(np.ma.array([1] * 10, mask=[True] * 10)),
-            TypeError,
-            "each of the 10 records, without a mask of missing values.",
-        ),
-        (lambda s: s.balanced([1]), ValueError, "balanced() got 1 labels, expected one integer or string for each"),
-        (lambda s: s.weighted(range(10)).take(2), ValueError, "take() comes after weighted(), which draws from all"),
-        (lambda s: s.shard(0, 2).weighted(range(10)), ValueError, "a shard: records are counted before they are divid"),
-        (lambda s: s.by_length(range(10)).weighted(range(10)), ValueError, "only one of by_length(), weighted(), bal"),
-        (
-            lambda s: s.weighted(range(10)).by_length(range(10)),
-            ValueError,
-            "by_length() comes after weighted(), but only one",
-        ),
-        (
-            lambda s: mix([s, s], seed=1).balanced(range(20)),
-            ValueError,
-            "balanced() comes after mix(), but only one of",
-        ),
-        (
-            lambda s: concatenate([s.weighted(range(10))]),
-            ValueError,
-            "whose records are drawn by weighted() or balance",
-        ),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused_by_name(make: Any, kind: type[Exception], message: str) -> None:
-    with pytest.raises(kind) as caught:
-        make(numbered())
-    assert message in str(caught.value)
