@@ -139,15 +139,6 @@ def test_a_seed_that_nobody_chose_is_told() -> None:
     assert ArraySource(np.arange(3), batch_size=1).fingerprint()["seed"] == -1
 
 
-def test_fingerprints_tell_what_decides_the_order() -> None:
-    options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "seed": 1}
-    first = ArraySource(np.arange(10), **options).fingerprint()
-    assert first == ArraySource(np.arange(10), **options, epochs=7).fingerprint()
-    for change in ({"batch_size": 5}, {"seed": 2}, {"drop_remainder": True}, {"shard": (0, 2)}):
-        assert first != ArraySource(np.arange(10), **{**options, **change}).fingerprint()
-    assert all(isinstance(value, (int, str)) for value in first.values())
-
-
 @pytest.mark.parametrize("size", [100, 100_000])
 def test_memory_comes_back_when_the_last_view_of_it_is_gone(size: int) -> None:
     first = aligned_empty(size, np.uint8)
@@ -231,98 +222,48 @@ _TEN = np.arange(10)
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({}, r"^ArraySource got \{\}, which holds no array\. Pass a dict, a tuple or one array\.$"),
-        (np.zeros((0, 3)), r"^ArraySource got no records: the array is float64 \[0, 3\]\.$"),
-        (
-            {"x": np.zeros(3), "y": np.zeros(4)},
-            r"^ArraySource got arrays of different lengths: component 'x' has 3, component 'y' has 4\.",
-        ),
+        ({}, r" got \{\}, which holds no array\. Pass a dict, a tuple or one array\.$"),
+        (np.zeros((0, 3)), r" got no records: the array is float64 \[0, 3\]\.$"),
+        ({"x": _TEN, "y": _TEN[:4]}, r" got arrays of different lengths: component 'x' has 10, component 'y' has 4\."),
         (
             {"x": np.array([[1], [1, 2]], object)},
-            r"^ArraySource: component 'x' got an array of Python objects \(the first has type list\),",
+            r": component 'x' got an array of Python objects \(the first has type",
         ),
-        (
-            (_TEN, np.float32(1)),
-            r"^ArraySource: component \[1\] is one number, expected an array with one row per record\.$",
-        ),
-        (
-            np.zeros(3, "M8[s]"),
-            r"^ArraySource: the array has dtype datetime64\[s\], which tensors do not support\.",
-        ),
-        (
-            np.zeros(3, [("a", "i4")]),
-            r"which tensors do not support\. Pass the fields of a structured array as a dict: ",
-        ),
-        ([[1, 2], [3]], r"^ArraySource: the array got a list of 2 that cannot be converted to an array: "),
+        ((_TEN, np.float32(1)), r": component \[1\] is one number, expected an array with one row per record\.$"),
+        ([[1, 2], [3]], r": the array got a list of 2 that cannot be converted to an array: "),
     ],
 )
 def test_bad_arrays_are_refused(arrays: Any, message: str) -> None:
-    with pytest.raises(SpecError, match=message):
+    with pytest.raises(SpecError, match=rf"^ArraySource{message}"):
         ArraySource(arrays, batch_size=2)
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        (
-            {"batch_size": 0},
-            ValueError,
-            r"^ArraySource got batch_size=0, expected a whole number from 1 to 2147483647 \(records in a batch\)\.$",
-        ),
-        (
-            {"batch_size": 2.0},
-            TypeError,
-            r"^ArraySource got batch_size=2\.0, expected a whole number from 1 to 2147483647 \(records in a batch\)\.$",
-        ),
-        ({"batch_size": True}, TypeError, r"^ArraySource got batch_size=True, expected a whole number from 1 to"),
-        (
-            {"batch_size": 11, "drop_remainder": True},
-            ValueError,
-            r"^ArraySource: batch_size=11 is larger than the 10 records, so drop_remainder=True leaves no batch\. "
-            r"Use a batch_size of at most 10, or drop_remainder=False\.$",
-        ),
-        (
-            {"batch_size": 6, "drop_remainder": True, "shard": (1, 2)},
-            ValueError,
-            r"larger than the 5 records of shard 1 of 2, so",
-        ),
-        (
-            {"epochs": 0},
-            ValueError,
-            r"^ArraySource got epochs=0, expected a whole number from 1 to 2\*\*63 - 1 \(None is endless\)\.$",
-        ),
-        ({"seed": -1}, ValueError, r"^ArraySource got seed=-1, expected a whole number from 0 to 2\*\*63 - 1\.$"),
-        ({"seed": "x"}, TypeError, r"^ArraySource got seed='x', expected a whole number from 0"),
-        (
-            {"shard": 3},
-            TypeError,
-            r"^ArraySource got shard=3, expected a pair \(index, count\), as in shard=\(0, 4\)\.$",
-        ),
-        (
-            {"shard": (4, 4)},
-            ValueError,
-            r"^ArraySource got shard index=4, expected a whole number from 0 to 3 \(of 4 shards\)\.$",
-        ),
-        ({"shard": (-1, 1)}, ValueError, r"got shard index=-1, expected a whole number from 0 to 0 \(of 1 shard\)\.$"),
-        (
-            {"shard": (10, 11)},
-            ValueError,
-            r"^ArraySource got shard=\(10, 11\), which would be empty: 10 records are divided into 11 shards\.",
-        ),
-        (
-            {"transform": 5},
-            TypeError,
-            r"^ArraySource got transform=5, expected a function transform\(batch\) or transform\(batch, rng\)\.$",
-        ),
-        (
-            {"transform": lambda: None},
-            TypeError,
-            r"^ArraySource: transform <lambda>\(\) must take \(batch\) or \(batch, rng\): the arrays of a batch",
-        ),
-    ],
-)
-def test_bad_arguments_are_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
+# What options mean together. What each alone may be is in `test_arguments.py`.
+REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
+    (
+        {"batch_size": 0},
+        ValueError,
+        r"got batch_size=0, expected a whole number from 1 to 2147483647 \(records in a ba",
+    ),
+    ({"shard": (10, 11)}, ValueError, r"got shard=\(10, 11\), which would be empty: 10 records are divided into 11 sh"),
+    ({"batch_size": 11, "drop_remainder": True}, ValueError, r": batch_size=11 is larger than the 10 records, so drop"),
+    (
+        {"batch_size": 6, "drop_remainder": True, "shard": (1, 2)},
+        ValueError,
+        r": batch_size=6 is larger than the 5 rec",
+    ),
+    (
+        {"transform": lambda: None},
+        TypeError,
+        r": transform <lambda>\(\) must take \(batch\) or \(batch, rng\): the arr",
+    ),
+    ({"batch_size": 2**31 - 1, "across_epochs": True}, ValueError, r"got batch_size=2147483647 with across_epochs=Tru"),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "message"), REFUSED, ids=lambda value: str(value)[:40])
+def test_options_that_leave_no_batch_are_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=rf"^ArraySource ?{message}"):
         ArraySource(_TEN, **{"batch_size": 2, **options})
 
 
@@ -364,17 +305,3 @@ def test_the_page_on_sources_is_true() -> None:
     page = Path(__file__).parents[2] / "docs" / "sources.md"
     failed, attempted = doctest.testfile(str(page), module_relative=False)
     assert attempted > 10 and not failed
-
-
-def test_a_batch_of_too_many_epochs_is_refused() -> None:
-    message = r"^ArraySource got batch_size=2147483647 with across_epochs=True, which would fill a batch from more than"
-    with pytest.raises(ValueError, match=message):
-        ArraySource(_TEN, batch_size=2**31 - 1, across_epochs=True)
-    assert ArraySource(_TEN, batch_size=2**31 - 1, epochs=1).batch(0).tolist() == list(range(10))
-
-
-@pytest.mark.parametrize("index", [1.5, True, "3", None, np.float64(1)])
-def test_a_batch_has_a_whole_number(index: Any) -> None:
-    message = r"^ArraySource got index=.*, expected a whole number: the index of a batch, counted from 0\.$"
-    with pytest.raises(TypeError, match=message):
-        ArraySource(_TEN, batch_size=4).batch(index)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, namedtuple
-from collections.abc import Callable
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -20,14 +19,11 @@ from staging_tf1.sources import (
     RecordSource,
     TFRecordSource,
     concatenate,
-    mix,
     write_tfrecords,
     zip_records,
 )
 from staging_tf1.sources.reshard import carried_over
 from staging_tf1.spec import ArraySpec, flatten
-
-Feature = namedtuple("Feature", "dtype")
 
 
 def numbered(first: int = 0, count: int = 10, **options: Any) -> ArraySource:
@@ -155,19 +151,6 @@ def test_a_composition_resumes_on_other_towers(data: Any) -> None:
 # take, skip and split
 
 
-def test_take_and_skip_count_records_before_the_shuffle() -> None:
-    source = numbered(shuffle=True, seed=3, epochs=None)
-    for number in range(3):
-        assert sorted(epoch(source.take(4), number)) == [0, 1, 2, 3]
-        assert sorted(epoch(source.skip(4), number)) == [4, 5, 6, 7, 8, 9]
-        assert epoch(source.take(100), number) == epoch(source, number), "as in tf.data"
-    assert source.skip(0).record_ids(0).tolist() == source.record_ids(0).tolist()
-
-
-def test_record_ids_are_those_of_the_whole_source() -> None:
-    assert numbered().skip(3).take(4).record_ids(0).tolist() == [3, 4, 5, 6]
-
-
 @pytest.mark.parametrize("fraction", [0.9, 0.5, 0.1, 1 / 3, 0.001])
 def test_a_split_is_exact_and_spread_evenly(fraction: float) -> None:
     first, second = numbered(count=5000, batch_size=5000).split(fraction, seed=1)
@@ -176,12 +159,6 @@ def test_a_split_is_exact_and_spread_evenly(fraction: float) -> None:
     parts = np.array_split(np.arange(5000), len(few))
     assert all(part[0] - 1 <= record <= part[-1] + 1 for record, part in zip(few, parts)), "one of each stretch"
     assert (np.diff(first.batch(0)) > 0).all() and (np.diff(second.batch(0)) > 0).all(), "in the order of the records"
-
-
-def test_another_seed_is_another_split() -> None:
-    parts = [frozenset(epoch(numbered(count=100).split(0.5, seed)[0])) for seed in range(5)]
-    assert len(set(parts)) == 5
-    assert epoch(numbered(count=12).split(0.75, 5)[1]) == [0, 6, 11]  # changing this moves records between the parts
 
 
 def test_a_split_takes_no_memory_for_a_billion_records() -> None:
@@ -333,44 +310,6 @@ def test_a_subclass_may_have_private_names_of_its_own() -> None:
 
 
 # Fingerprints
-
-
-FINGERPRINTS: dict[str, tuple[Callable[[ArraySource], RecordSource], str]] = {
-    "take": (lambda s: s.take(5), "ArraySource(10).take(5)"),
-    "skip": (lambda s: s.take(9).skip(5), "ArraySource(10).take(9).skip(5)"),
-    "split": (lambda s: s.split(0.5, 1)[0], "ArraySource(10).split(0.5, seed=1)[0]"),
-    "rest": (lambda s: s.split(0.5, 1)[1], "ArraySource(10).split(0.5, seed=1)[1]"),
-    "key": (
-        lambda s: s.split(0.5, 1, key=range(10))[0],
-        "ArraySource(10).split(0.5, seed=1, key=5c4c59296ffc2095)[0]",
-    ),
-    "numbers": (lambda s: s.select([9, 2, 2]), "ArraySource(10).select(3, 5f1515679e3d66f3)"),
-    "mask": (lambda s: s.select(np.arange(10) > 7), "ArraySource(10).select(2, 897f1569b5537a8d)"),
-    "concatenate": (
-        lambda s: concatenate([s, s.take(5)]).skip(1),
-        "concatenate(ArraySource(10), ArraySource(10).take(5)).skip(1)",
-    ),
-    "zip": (lambda s: zip_records({"a": s}), "zip_records(a=ArraySource(10))"),
-    "mix": (
-        lambda s: mix([s, s.take(5)], [0.75, 0.25], seed=1),
-        "mix(ArraySource(10), ArraySource(10).take(5), weights=[3/4, 1/4])",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", FINGERPRINTS)
-def test_a_fingerprint_says_what_the_records_are(name: str) -> None:
-    make, text = FINGERPRINTS[name]
-    found = make(numbered()).fingerprint()
-    assert found["records"] == text
-    assert all(found != make(numbered()).fingerprint() for other, (make, _) in FINGERPRINTS.items() if other != name)
-
-
-def test_a_source_without_a_composition_has_the_fingerprint_that_old_checkpoints_hold() -> None:
-    assert set(numbered().with_options(batch_size=3).pad().fingerprint()) == {
-        *("source", "num_records", "batch_size", "shuffle", "seed", "drop_remainder", "across_epochs"),
-        *("shard_index", "shard_count"),
-    }
 
 
 def test_what_a_subclass_adds_to_its_fingerprint_is_kept() -> None:

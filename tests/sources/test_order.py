@@ -134,10 +134,3 @@ def test_batches_walk_through_the_epochs(n: int, batch_size: int, epochs: int, d
 def test_a_batch_may_be_larger_than_several_epochs() -> None:
     pieces = Schedule(3, 8, epochs=None, across_epochs=True).pieces(1)
     assert pieces == [Piece(2, 2, 3), Piece(3, 0, 3), Piece(4, 0, 3), Piece(5, 0, 1)]
-
-
-def test_no_batch_before_the_first_or_after_the_last() -> None:
-    with pytest.raises(IndexError, match=r"^Schedule: batch 3 is out of range \(0 to 2\)\.$"):
-        Schedule(10, 4, 1).pieces(3)
-    with pytest.raises(IndexError, match=r"^Schedule: batch -1 is out of range \(0 to 2\*\*63 - 1\)\.$"):
-        Schedule(10, 4).pieces(-1)
