@@ -119,7 +119,8 @@ def test_nobody_reads_the_errors(
 
 
 @pytest.mark.parametrize("name", ROWS)
-@pytest.mark.slow_cases(r"(?!(train|check|cache build)$).*")
+# The default run has two that import no TensorFlow.
+@pytest.mark.slow_cases(r"(?!(check|cache build)$).*")
 def test_an_ascii_locale(run: Any, name: str) -> None:
     expected, done = run(name), run(name, env=ASCII)
     if name == "cache remove":  # the second one finds nothing to remove

@@ -196,19 +196,6 @@ def test_a_bad_data_file_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFix
     )
 
 
-def test_a_data_file_that_needs_pickle_gets_one_line_from_a_real_process(
-    tmp_path: Path, fork_server: ForkServer
-) -> None:
-    path = tmp_path / "images.npz"
-    np.savez(path, **dict.fromkeys(("x_train", "y_train", "x_test", "y_test"), np.array([{}], dtype=object)))
-    done = fork_server.run("-m", "staging_tf1", "train", "--data", path)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        f"staging-tf1 train: data file {str(path)!r}: x_train holds Python objects, which are not loaded "
-        f"because unpickling can run any code. Save it as an array of numbers.\n"
-    )
-
-
 def test_a_logdir_that_is_a_file_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "logs"
     path.write_text("")

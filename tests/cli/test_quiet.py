@@ -12,7 +12,6 @@ from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from processes import RunPython
 
@@ -185,13 +184,6 @@ def test_run_leaves_the_output_of_a_program_as_tf1_had_it(run_python: RunPython,
         ": E tensorflow/core/distributed_runtime/rpc/grpc_server_lib.cc" in error
     )
     assert error.endswith("UnknownError: Could not start gRPC server\n")
-
-
-def test_a_command_that_imports_tensorflow_prints_what_is_its_own(run_python: RunPython, tmp_path: Path) -> None:
-    np.savez(tmp_path / "d.npz", x=np.arange(4))
-    done = run_python("-m", "staging_tf1", "index", "--write", "d.tfrecord", "--from", "d.npz", cwd=tmp_path)
-    assert done.stderr == ""
-    assert re.fullmatch(r"wrote 4 records to d\.tfrecord\nto read them: (.*\n)+", done.stdout), done.stdout
 
 
 # Programs of users.

@@ -312,57 +312,6 @@ def test_declared_sizes_are_checked_and_known_to_the_graph() -> None:
         assert "cells      Sparse" in str(caught.value) and conflict.split()[-1] in str(caught.value)
 
 
-def test_components_are_cast(graph: Any) -> None:
-    batch = staging.staged(SOURCES["generator"](), cast={"cells": tf.float16, "words": tf.int32})
-    assert (batch["cells"].dtype, batch["words"].dtype) == (tf.float16, tf.int32)
-    assert list(map(listed, run(batch))) == EXPECTED
-
-
-def test_a_memory_limit_needs_known_sizes(graph: Any) -> None:
-    with pytest.raises(ValueError, match="the size of an element is unknown at build time"):
-        staging.staged(_collated(), memory_limit=1000)
-
-
-TEXT = [
-    {"words": np.array([(7 * n + i) % 50 for i in range(n % 6 + 1)]), "label": np.float32(n % 2)} for n in range(64)
-]
-
-
-def losses(source: Any, mean: Callable[[Any, Any], Any]) -> list[float]:
-    """The losses of some steps of a model that averages the embeddings of each text."""
-    with tf.Graph().as_default():
-        batch = staging.staged(source)
-        table = tf.get_variable("table", initializer=np.random.default_rng(0).normal(size=(50, 8)).astype("f"))
-        weights = tf.get_variable("weights", initializer=np.ones((8, 1), "f"))
-        logits = tf.matmul(mean(table, batch), weights)[:, 0]
-        loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=batch["label"], logits=logits))
-        train = tf.train.GradientDescentOptimizer(0.5).minimize(loss)
-        with staging.StagingSession() as sess:
-            return [sess.run([loss, train])[0] for _ in range(12)]
-
-
-def test_the_losses_are_those_of_padded_text() -> None:
-    source = MapSource(TEXT, batch_size=16, shuffle=True, seed=1, epochs=3)
-
-    def padded_mean(table: Any, batch: Any) -> Any:
-        known = tf.cast(batch["words"] >= 0, tf.float32)[:, :, None]
-        vectors = tf.nn.embedding_lookup(table, tf.maximum(batch["words"], 0))
-        return tf.reduce_sum(vectors * known, axis=1) / tf.reduce_sum(known, axis=1)
-
-    padded = losses(source.pad(value=-1), padded_mean)
-    ragged = losses(
-        source.ragged(),
-        lambda table, batch: tf.reduce_mean(tf.ragged.map_flat_values(tf.gather, table, batch["words"]), 1),
-    )
-    sparse = losses(
-        source.ragged(),
-        lambda table, batch: tf.nn.embedding_lookup_sparse(table, batch["words"].to_sparse(), None, combiner="mean"),
-    )
-    np.testing.assert_allclose(ragged, padded, rtol=1e-5)
-    np.testing.assert_allclose(sparse, padded, rtol=1e-5)
-    assert len(set(map(float, ragged))) == 12, "the model learns"
-
-
 # Batches of any nest. The values of a strategy have the components' own types; `plain` makes them comparable.
 
 DTYPES = {

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -18,10 +15,9 @@ from staging_tf1 import CustomRunner, staged
 from staging_tf1.define import build as builder
 from staging_tf1.define import custom_runner
 from staging_tf1.define import staged as staged_module
-from staging_tf1.feed.pipeline import Pipeline, Plan, Producer, pipelines_of
+from staging_tf1.feed.pipeline import Pipeline, Plan, pipelines_of
 from staging_tf1.sources import ArraySource, GeneratorSource
 
-PACKAGE = Path(staging_tf1.__file__).parent
 TWO = ["/device:CPU:0", "/device:CPU:0"]
 
 
@@ -91,33 +87,3 @@ def test_a_plan_is_built_again_in_another_graph(call: str) -> None:
         again = builder.build(pipeline.plan, pipeline.name)
     assert ops_of(second) == ops_of(first)
     assert again.producers == pipeline.producers
-
-
-def test_nothing_of_a_plan_is_copied() -> None:
-    fields = {record: {field.name for field in dataclasses.fields(record)} for record in (Plan, Pipeline, Producer)}
-    assert fields[Plan] & fields[Pipeline] == set()
-    # AUTOTUNE and processes decide how many threads a producer has.
-    assert fields[Plan] & fields[Producer] == {"num_threads"}
-
-
-def test_from_the_arguments_to_the_ops_goes_through_few_files() -> None:
-    """Without what any code uses: floor 0, specs and sources."""
-    entered: set[str] = set()
-
-    def enter(frame: FrameType, event: str, _: Any) -> None:
-        path = Path(frame.f_code.co_filename)
-        if event == "call" and path.is_relative_to(PACKAGE) and frame.f_code.co_name != "<module>":
-            entered.add(path.relative_to(PACKAGE).as_posix())
-
-    with tf.Graph().as_default():
-        CALLS["source"]()
-    with tf.Graph().as_default():
-        values = source()
-        sys.setprofile(enter)
-        try:
-            staged(values)
-        finally:
-            sys.setprofile(None)
-    rooms = {file for file in entered if file.split("/")[0] in ("define", "graph", "feed", "cluster", "lifecycle")}
-    assert {"define/staged.py", "define/build.py"} < rooms
-    assert len(rooms) <= 20, sorted(rooms)

@@ -39,15 +39,6 @@ def test_list_elements_come_back_in_order_as_lists() -> None:
         assert [int(sess.run(got)[1]) for _ in range(3)] == [0, 1, 2]
 
 
-def test_named_elements_are_dicts_both_ways() -> None:
-    area = StagingArea([tf.float32, tf.string], names=["x", "s"])
-    put, got = area.put({"s": "abc", "x": 2.5}), area.get()
-    assert sorted(got) == ["s", "x"]
-    with tf.Session() as sess:
-        sess.run(put)
-        assert sess.run(got) == {"x": np.float32(2.5), "s": b"abc"}
-
-
 def test_a_single_value_is_an_element_and_get_is_still_a_list() -> None:
     area = StagingArea([tf.int32])
     put, got = area.put(tf.constant(7)), area.get()

@@ -112,15 +112,3 @@ def test_cached_ops_are_made_once_and_not_after_finalize(graph: Any) -> None:
     with pytest.raises(BuildError, match="clear was requested after the graph was finalized"):
         late.clear_op()
     assert areas_of(graph) == [area, late]
-
-
-def test_areas_know_their_line_and_belong_to_their_graph(graph: Any) -> None:
-    areas = [StagingArea([tf.int32]) for _ in range(3)]
-    assert areas_of(graph) == areas
-    assert {area.made_at.function for area in areas} <= {
-        "<listcomp>",
-        "test_areas_know_their_line_and_belong_to_their_graph",
-    }
-    assert {str(area.made_at).split(":")[0] for area in areas} == {"test_areas_stores.py"}
-    with tf.Graph().as_default() as other:
-        assert areas_of(other) == []

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from slow import with_all
+from slow import with_all, with_slow
 from tensorflow.core.protobuf import rewriter_config_pb2
 
 import staging_tf1 as staging
@@ -157,9 +157,10 @@ def _batch(kind: str, number: int, towers: int) -> list[int]:
 
 
 def tried(kind: str, which: str) -> list[tuple[str, str]]:
-    """Return each part with each op. Unless TensorFlow chooses the passes, a third: three kinds have all of them."""
+    """Return each part with each op; in the default run, and with unusual passes, a third: three kinds have all."""
     every = list(product(PARTS, OPS))
-    return every if which == "default" or with_all() else every[[*KINDS].index(kind) % 3 :: 3]
+    whole = with_all() or (with_slow() and which == "default")
+    return every if whole else every[[*KINDS].index(kind) % 3 :: 3]
 
 
 # Each kind has a third of the unusual passes, and each of them three kinds or four.

@@ -71,25 +71,6 @@ def test_indices_say_which_components_a_list_gives() -> None:
         assert sess.run(got) == [0.5, 2, b"c"]
 
 
-def test_size_and_clear_act_on_the_areas_device() -> None:
-    with tf.device("/cpu:1"):
-        area = MapStagingArea([tf.int32])
-    put, size, clear = area.put(1, [5]), area.size(), area.clear()
-    with tf.Session(config=tf.ConfigProto(device_count={"CPU": 2})) as sess:
-        sess.run(put)
-        assert sess.run(size) == 1
-        sess.run(clear)
-        assert sess.run(area.incomplete_size()) == sess.run(size) == 0
-
-
-def test_what_get_returns_follows_the_scope_of_the_call() -> None:
-    with tf.device("/cpu:1"):
-        area = MapStagingArea([tf.int32])
-    with tf.device("/cpu:2"):
-        key, element = area.get()
-    assert (key.device, element[0].device) == ("/device:CPU:2", "/device:CPU:2")
-
-
 def test_from_tensors_and_the_register() -> None:
     area = MapStagingArea.from_tensors({"b": tf.zeros([2]), "a": tf.zeros([], tf.int64)}, capacity=3)
     assert (area.names, area.capacity, area.ordered) == (["a", "b"], 3, False)
@@ -151,8 +132,3 @@ def test_names_and_numbers_of_components_are_checked() -> None:
         area.peek(1, indices=["a", 1])
     with pytest.raises(ValueError, match="the keys of a dict name the components, leave indices out"):
         area.put(1, {"a": 1}, indices=["b"])
-
-
-def test_a_map_area_says_its_own_name_in_errors() -> None:
-    with pytest.raises(ValueError, match=r"^MapStagingArea got capacity=-1, expected a whole number from 0 to 2\*\*63"):
-        MapStagingArea([tf.int32], capacity=-1)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from processes import RunPython
+from forked import ForkServer
 
 import staging_tf1 as staging
 from staging_tf1.errors import PlacementWarning
@@ -142,9 +142,9 @@ def test_more_cpu_devices_are_asked_for(begin: Any, devices: list[str], count: i
     assert raised.value.message.endswith(f"A process has one CPU device unless it asks for more: {cure}")
 
 
-def test_the_count_of_devices_is_the_cure_that_it_says(run_python: RunPython) -> None:
+def test_the_count_of_devices_is_the_cure_that_it_says(fork_server: ForkServer) -> None:
     # A process keeps the devices of its first session.
-    got = run_python("-c", TOWERS)
+    got = fork_server.run("-c", TOWERS)
     assert got.stdout.splitlines()[-1] == "[[0, 2], [1, 3]]"
 
 

@@ -82,20 +82,6 @@ def test_the_list_of_examples_leads_to_each() -> None:
     assert {f"{name}.py" for name in sections()} <= set(links)
 
 
-def test_the_classic_recipe_trains_on_every_image(capsys: pytest.CaptureFixture[str]) -> None:
-    example("classic_runner").main(epochs=2)
-    # 2 * 1442 images make 90 batches of 32 and one of 4.
-    assert "91 steps on 2884 images" in capsys.readouterr().out
-
-
-def test_every_record_of_the_dataset_reaches_a_step(capsys: pytest.CaptureFixture[str]) -> None:
-    example("stage_dataset").main(epochs=1)
-    out = capsys.readouterr().out
-    first, last = map(float, re.findall(r"loss of the first step ([\d.]+), of the last ([\d.]+)", out)[0])
-    assert "1442 images in 46 steps" in out and "digits: 46 batches" in out
-    assert last < first
-
-
 @pytest.mark.parametrize(
     ("records", "batch_size", "rounds", "left"),
     [(101, 10, 5, ["[1]", "[]"]), (100, 10, 5, ["[]", "[]"]), (3, 1, 1, ["[1]", "[]"])],
@@ -139,15 +125,6 @@ def test_jpegs_are_decoded_and_cropped_at_random(graph: Any) -> None:
     assert any((crops[0] != other).any() for other in crops[1:])
 
 
-def test_the_second_run_resumes_where_the_first_ended(capsys: pytest.CaptureFixture[str]) -> None:
-    example("monitored_hook").main(steps=20)
-    out = capsys.readouterr().out
-    (_, first_end), (second_start, _) = re.findall(r"loss from ([\d.]+) to ([\d.]+)", out)
-    assert "steps 1 to 20:" in out and "steps 21 to 40:" in out
-    # The loss of an untrained model is 2.3 or more; the second run starts with a trained one.
-    assert float(second_start) < 2.0 and float(first_end) < 2.0
-
-
 # Two numbers of batches are enough.
 @pytest.mark.slow_cases("2")
 @pytest.mark.parametrize("batches", [1, 2, 7])
@@ -158,26 +135,6 @@ def test_lockstep_by_hand_and_staged_take_the_same(capsys: pytest.CaptureFixture
     assert module.in_lockstep(batches) == every
     module.main(batches)
     assert capsys.readouterr().out.count(str(every)) == 2
-
-
-def test_the_messages_of_a_dtype_mismatch(capsys: pytest.CaptureFixture[str]) -> None:
-    example("dtype_mismatch").main(records=3)
-    out = capsys.readouterr().out
-    assert re.search(
-        r"area 'train' \(made at \S*dtype_mismatch\.py:\d+\): component 'label' got int32 \[3\], "
-        r"declared int64 \[3\]\. Cast it: tf\.cast\(label, tf\.int64\)",
-        out,
-    )
-    assert "  label int64 [0, 1, 2]\n" in out
-    assert re.search(r"batch 1: component 'label' got float64 \[3\], expected int64 .*Cast it: ", out)
-
-
-def test_a_plain_session_sees_all_points(capsys: pytest.CaptureFixture[str]) -> None:
-    example("plain_session").main(epochs=3)
-    out = capsys.readouterr().out
-    assert "end of the data after 60 steps, 1000 points 3 times" in out
-    slope, offset = map(float, re.findall(r"y = ([\d.]+) x \+ ([\d.]+)", out)[0])
-    assert 0.5 < slope <= 3.0 and 0.5 < offset <= 1.05
 
 
 def test_the_cluster_program_runs_on_a_cluster(fork_server: ForkServer, tmp_path: Path) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import collections
-import copy
 import doctest
 import importlib.util
-import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -93,13 +91,6 @@ def test_shards_of_shards_are_shards() -> None:
     assert {len(part) for part in parts} <= {2, 3}
     same = ArraySource(np.arange(17), batch_size=20, epochs=1, shuffle=True, seed=9, shard=(1, 6))
     assert np.array_equal(source.shard(1, 6).batch(0), same.batch(0))
-
-
-def test_a_copy_has_the_same_batches() -> None:
-    source = ArraySource(np.arange(20), batch_size=4, shuffle=True).shard(1, 2).pad()
-    drawn = source.batch(1)
-    for other in (pickle.loads(pickle.dumps(source)), copy.deepcopy(source), copy.copy(source)):
-        assert other.batch(1).tolist() == drawn.tolist() and other.fingerprint() == source.fingerprint()
 
 
 def test_views_memmaps_and_fortran_order_are_read_as_they_are(tmp_path: Path) -> None:

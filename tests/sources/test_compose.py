@@ -118,16 +118,6 @@ def test_a_composition_holds_what_the_lists_hold(data: Any) -> None:
     assert Counter(got) == Counter(records * options["epochs"])
 
 
-@settings(max_examples=examples(30))
-@given(st.data())
-def test_a_composition_is_a_source_like_any_other(data: Any) -> None:
-    source, records = data.draw(compositions(data.draw(option_sets())))
-    testing.assert_resumes_everywhere(source, max_batches=20)
-    testing.assert_deterministic(source, threads=2, max_batches=10)
-    divided = source.with_options(across_epochs=False)
-    testing.assert_shards_partition(divided, data.draw(st.integers(1, len(records))))
-
-
 @settings(max_examples=examples(50))
 @given(st.data())
 def test_a_composition_resumes_on_other_towers(data: Any) -> None:

@@ -76,18 +76,11 @@ def test_resume_is_refused_unless_skipping_is_asked_for() -> None:
     ("second", "message"),
     [
         (
-            np.zeros((2, 5), np.float32),
-            r"'g': batch 1: the batch got float32 \[2, 5\], expected float32 \[\?, 4\]\. .* No spec was declared, so "
-            r"the first batch set it\.$",
+            np.zeros((2, 5), "f"),
+            r"'g': batch 1: the batch got float32 \[2, 5\], expected float32 \[\?, 4\]\. .* No spec was",
         ),
-        (
-            np.zeros((2, 4)),
-            r"got float64 \[2, 4\], expected float32 \[\?, 4\]\. Cast",
-        ),
-        (
-            {"x": np.zeros(2)},
-            r"the batch got a dict with the keys 'x', expected float32 \[\?, 4\]\.",
-        ),
+        (np.zeros((2, 4)), r"got float64 \[2, 4\], expected float32 \[\?, 4\]\. Cast"),
+        ({"x": np.zeros(2)}, r"the batch got a dict with the keys 'x', expected float32 \[\?, 4\]\."),
     ],
 )
 def test_a_batch_unlike_the_first_is_refused(second: Any, message: str) -> None:
@@ -115,29 +108,23 @@ def test_a_shape_that_changes_can_be_declared() -> None:
     assert [batch.shape for batch in source.batches()] == [(2, 4), (3,)]
 
 
+IMAGE = np.zeros((2, 4), np.float32)
+
+
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
         (
-            {"image": np.zeros((2, 4))},
-            r"^generator 'g': batch 0: the batch lacks the key 'label'; expected the keys 'image', 'label'\.$",
+            {"image": IMAGE},
+            r"^generator 'g': batch 0: the batch lacks the key 'label'; expected the keys 'image', 'label'",
         ),
-        (
-            {"image": np.zeros((2, 4)), "lable": [1]},
-            r"the batch lacks the key 'label' and has the unknown key 'lable'; expected",
-        ),
-        (
-            np.zeros(2),
-            r"the batch got one array, float64 \[2\], expected a dict with the keys 'image', 'label'\.$",
-        ),
+        ({"image": IMAGE, "lable": [1]}, r"lacks the key 'label' and has the unknown key 'lable'; expected"),
+        (np.zeros(2), r"the batch got one array, float64 \[2\], expected a dict with the keys 'image', 'label'\.$"),
         (
             {"image": np.zeros((2, 4)), "label": [1, 2]},
-            r"component 'image' got float64 \[2, 4\], expected float32 \[\?, 4\]\. Cast it: ",
+            r"component 'image' got float64 \[2, 4\], expected float32 .* Cast",
         ),
-        (
-            {"image": np.zeros((2, 4), np.float32), "label": [1, 2**40]},
-            r"component 'label' got a list of 2 that cannot be converted to int32 values",
-        ),
+        ({"image": IMAGE, "label": [1, 2**40]}, r"component 'label' got a list of 2 that cannot be converted to int32"),
     ],
 )
 def test_a_batch_off_the_declared_spec_is_refused(batch: Any, message: str) -> None:

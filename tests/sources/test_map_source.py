@@ -262,36 +262,6 @@ def test_torch_datasets_and_tensors() -> None:
         MapSource([torch.ones(1, requires_grad=True)], batch_size=1).batch(0)
 
 
-def test_a_table_of_sqlite3_is_a_dataset(tmp_path: Any) -> None:
-    import sqlite3
-
-    path = str(tmp_path / "t.db")
-    with sqlite3.connect(path) as made:
-        made.execute("CREATE TABLE records (x REAL, label INTEGER)")
-        made.executemany("INSERT INTO records VALUES (?, ?)", [(n / 2, n) for n in range(11)])
-    made.close()
-
-    class Table:
-        def __init__(self) -> None:
-            self.connection = sqlite3.connect(path, check_same_thread=False)
-
-        def __len__(self) -> int:
-            return int(self.connection.execute("SELECT count(*) FROM records").fetchone()[0])
-
-        def __getitem__(self, i: int) -> Any:
-            return self.connection.execute("SELECT x, label FROM records WHERE rowid = ?", (i + 1,)).fetchone()
-
-    table = Table()
-    source = MapSource(table, thread_safe=False, threads=2, **OPTIONS)
-    testing.assert_deterministic(source)
-    assert source.batch(0)[1].tolist() == source.record_ids(0).tolist()
-    table.connection.execute("DELETE FROM records WHERE rowid = 11")
-    number = next(k for k in range(3) if 10 in source.record_ids(k))
-    with pytest.raises(SpecError, match="MapSource: record 10 is None"):
-        source.batch(number)
-    table.connection.close()
-
-
 def test_a_dataset_that_shrinks_says_so_and_one_that_grows_goes_on() -> None:
     dataset = Squares(8)
     source = MapSource(dataset, batch_size=4, epochs=1)

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow import examples
 
-from staging_tf1 import testing
 from staging_tf1.sources import ArraySource, TFRecordSource, mix, write_tfrecords
 from staging_tf1.sources.pattern import Pattern, proportions
 
@@ -59,15 +58,6 @@ def test_an_epoch_repeats_nothing_and_the_next_one_goes_on(
         passes = [mine[start : start + size] for start in range(0, len(mine), size)]
         assert all(len(set(each)) == len(each) for each in passes), "a source begins again when all of it was read"
         assert shuffle or mine == [1000 * part + n % size for n in range(len(mine))]
-
-
-@settings(max_examples=examples(20))
-@given(weights_lists, st.integers(1, 4), st.integers(1, 30))
-def test_a_mixture_is_a_source_like_any_other(weights: list[int], shards: int, size: int) -> None:
-    mixture = mix([numbered(1000 * part, size + part) for part in range(len(weights))], weights, seed=3)
-    testing.assert_resumes_everywhere(mixture, max_batches=12)
-    testing.assert_deterministic(mixture, threads=2, max_batches=6)
-    testing.assert_shards_partition(mixture, min(shards, mixture.num_records))
 
 
 @pytest.mark.parametrize("weights", [[1, 1], [0.7, 0.3], [0.9, 0.1], [1, 1, 1]])

@@ -94,22 +94,14 @@ def test_a_record_may_be_ragged_itself(document: Any) -> None:
     assert batch.to_list() == [[[7]], [[1, 2], [], [3]]]
 
 
-@pytest.mark.parametrize(
-    ("values", "splits", "said"),
-    [
-        ([0, 10, 20], [0, 2], "got row_splits that end at 2, expected 3, the number of values"),
-        ([0, 10, 20], [1, 3], "got row_splits that start at 1, expected 0"),
-        ([0, 10, 20], [0, 2, 9], "got row_splits that end at 9, expected 3, the number of values"),
-        ([0, 10, 20], [0, 2, 1, 3], "got row_splits that fall from 2 to 1 at row 1"),
-        ([0, 10, 20], [], "got row_splits that are"),
-    ],
-)
-def test_a_malformed_ragged_record_is_refused_wherever_it_stands(values: Any, splits: Any, said: str) -> None:
-    good = RaggedValue(np.arange(5), np.array([0, 2, 5]))
-    bad = RaggedValue(np.array(values), np.array(splits, np.int64))
+def test_a_malformed_ragged_record_is_refused_wherever_it_stands() -> None:
+    """What is malformed is in the table of test_composites.py."""
+    good, bad = (RaggedValue(np.arange(5), np.array(splits)) for splits in ([0, 2, 5], [0, 2]))
     for number, pair in enumerate([(bad, good), (good, bad)]):
         source = MapSource(pair, batch_size=2, epochs=1).ragged(2)
-        with pytest.raises(SpecError, match=rf"^MapSource: record {number}: the batch.* {re.escape(said)}"):
+        with pytest.raises(
+            SpecError, match=rf"^MapSource: record {number}: the batch.* row_splits that end at 2, expec"
+        ):
             source.batch(0)
 
 

@@ -6,20 +6,23 @@ sources: those that are recorded stay as they are.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+import pickle
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from recorded import train, variables_in, write_checkpoint
 
 import staging_tf1 as staging
-from staging_tf1 import sources
+from staging_tf1 import sources, testing
 from staging_tf1.spec import flatten, flatten_with_paths
 from staging_tf1.spec.ragged import RaggedValue
 
@@ -160,6 +163,24 @@ def run(source: sources.Source, folder: Path, steps: int) -> list[Any]:
 def test_a_source_is_as_it_was_recorded(name: str, tmp_path: Path) -> None:
     recorded = json.loads(RECORDED.read_text())["sources"][name]
     assert json.loads(json.dumps(described(SOURCES[name](tmp_path)))) == recorded
+
+
+# Whose rows depend on their batch, or whose batches are no records.
+NOT_DIVIDED = (
+    *("array without remainder", "transform", "transform of a shard"),
+    *("map", "padded in order", "mixed by length", "sequence"),
+)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_source_keeps_the_promises_of_all_sources(name: str, tmp_path: Path) -> None:
+    source = SOURCES[name](tmp_path)
+    testing.assert_resumes_everywhere(source, max_batches=15)
+    testing.assert_deterministic(source, threads=3, max_batches=8)
+    if name not in NOT_DIVIDED:
+        testing.assert_shards_partition(source.with_options(epochs=1, across_epochs=False), 2)
+    for other in (pickle.loads(cloudpickle.dumps(source)), copy.copy(source), copy.deepcopy(source)):
+        assert other.fingerprint() == source.fingerprint() and digest(other) == digest(source)
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)

@@ -98,16 +98,6 @@ def test_every_promise_of_a_source_is_kept(kind: Any, server: ObjectServer, put:
     assert_works_in_processes(source)
 
 
-def test_rows_of_bytes_are_those_of_local_files(server: ObjectServer, put: Any) -> None:
-    local = [put("a.rec", records(5)), put("b.rec", records(5, 5))]
-    for files in (f"{server.url}/train/*", [f"{server.url}/train/a.rec"], [local[0], f"{server.url}/train/b.rec"]):
-        source = TFRecordSource(files, batch_size=10, epochs=1, as_uint8=True, shuffle=True, seed=2)
-        expected = TFRecordSource(
-            local[: len(source.files)], batch_size=10, epochs=1, as_uint8=True, shuffle=True, seed=2
-        )
-        np.testing.assert_array_equal(source.batch(0), expected.batch(0))
-
-
 def test_a_compressed_file_is_unpacked_once(server: ObjectServer, put: Any, tmp_path: Path) -> None:
     server.put("/z", gzip.compress(Path(put("a.rec", records())).read_bytes()))
     assert everything(TFRecordSource(f"{server.url}/z", batch_size=7, epochs=1)) == records()
@@ -212,14 +202,11 @@ def test_requests_of_a_batch_are_under_way_at_the_same_time(server: ObjectServer
 # Answers that fail, or are wrong.
 
 
-def unavailable(request: Handler) -> bool:
-    request.answer(503)
-    return True
+def status(code: int) -> Callable[[Handler], bool]:
+    return lambda request: bool(request.answer(code)) or True
 
 
-def too_many(request: Handler) -> bool:
-    request.answer(429)
-    return True
+unavailable, too_many, forbidden = map(status, (503, 429, 403))
 
 
 def cut(request: Handler) -> bool:
@@ -255,11 +242,6 @@ def flipped(request: Handler) -> bool:
 
 def another_size(request: Handler) -> bool:
     request.answer(200, bytes(7), etag="another")
-    return True
-
-
-def forbidden(request: Handler) -> bool:
-    request.answer(403)
     return True
 
 
@@ -302,10 +284,7 @@ def test_what_passes_is_tried_again(
 
 
 FAILURES = {
-    "missing": (
-        lambda request: bool(request.answer(404)) or True,
-        r"record file {url} does not exist\. Check the URL\.",
-    ),
+    "missing": (status(404), r"record file {url} does not exist\. Check the URL\."),
     "forbidden": (
         forbidden,
         r"no permission to read {url} \(ClientResponseError: 403, .*\)\. Check the URL, and the credentials that its "
@@ -392,15 +371,9 @@ WAYS: dict[str, Callable[[str], Any]] = {
     "write_array_records got out=": lambda url: sources.write_array_records({"x": np.ones(2)}, url, shards=2),
 }
 UNOPENED = {
-    "fsspec": (
-        "s3://bucket/x",
-        "and URLs need fsspec. Install it: pip install 'staging-tf1[remote]', and the driver of",
-    ),
+    "fsspec": ("s3://bucket/x", "and URLs need fsspec. Install it: pip install 'staging-tf1[remote]', and the driver"),
     "gcsfs": ("gs://bucket/x", "whose driver is not installed. "),
-    "adlfs": (
-        "cached::abfs://a/x",
-        "whose driver is not installed. ",
-    ),
+    "adlfs": ("cached::abfs://a/x", "whose driver is not installed. "),
     "": ("foo://bucket/x", "expected a path of this machine, or a URL that fsspec opens (Protocol not known: foo)."),
 }
 
@@ -597,26 +570,6 @@ def test_a_replaced_object_is_noticed(
         source.batch(batch)
     message = f"^record file {server.url}/train/a.rec has changed since the source was created: {what[0]}"
     assert re.match(message + r"\. Create the source again\.$", str(caught.value))
-
-
-def test_a_removed_object_is_noticed(server: ObjectServer, put: Any) -> None:
-    put("a.rec", records(8))
-    source = TFRecordSource(f"{server.url}/train/a.rec", batch_size=2, epochs=1)
-    server.objects.clear()
-    with pytest.raises(
-        RecordFileError, match=rf"^record file {server.url}/train/a.rec does not exist\. Check the URL\.$"
-    ):
-        source.batch(0)
-
-
-def test_a_new_source_reads_the_new_object(server: ObjectServer, put: Any) -> None:
-    for kind in WRITERS:
-        put("a.rec", records(8), kind)
-        before = kind(f"{server.url}/train/a.rec", batch_size=8, epochs=1)
-        put("a.rec", records(8, 100), kind)
-        after = kind(f"{server.url}/train/a.rec", batch_size=8, epochs=1)
-        assert after.batch(0).tolist() == records(8, 100)
-        assert before.fingerprint() != after.fingerprint()
 
 
 def train(source: Any, folder: Path, steps: int) -> list[int]:

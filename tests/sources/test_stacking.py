@@ -105,30 +105,6 @@ def test_no_records_are_left_to_it_too() -> None:
     assert stack_columns(record_specs({"a": 1}, ""), []) is None
 
 
-VALUES = st.one_of(
-    st.integers(-(2**65), 2**65),
-    st.floats(width=32),
-    st.booleans(),
-    st.sampled_from([np.float32(1), np.int8(3), np.zeros(2), np.ones(2), np.zeros((2, 1)), b"x", "y", [1], None]),
-)
-
-
-@settings(max_examples=examples(200))
-@given(
-    values=st.lists(VALUES, min_size=1, max_size=3) | VALUES.map(lambda value: [value] * 3), kind=st.sampled_from("vtd")
-)
-def test_the_result_does_not_depend_on_the_way(values: Any, kind: str) -> None:
-    records = [{"v": value, "t": (value, 1), "d": {"x": value, "y": 2.5}}[kind] for value in values]
-    try:
-        found = at_once(records)
-    except SpecError:
-        return
-    if found is not None:
-        for got, expected in zip(flatten(found), flatten(one_by_one(records)), strict=True):
-            assert got.dtype == expected.dtype
-            np.testing.assert_array_equal(got, expected)
-
-
 DTYPES = ["?", "i1", "u2", "i4", "i8", "u8", "f2", "f4", "f8", ">f8", "c8", "g", "O", "S1", "U2", "M8[s]"]
 SCALARS = st.sampled_from("i1 u2 i4 i8 u8 f2 f4 f8 c8 g ?".split()).map(lambda code: np.dtype(code).type(1))
 ARRAYS = st.builds(np.zeros, st.sampled_from([(), (1,), (2,), (0, 2)]), st.sampled_from(DTYPES))

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow import examples
 
-from staging_tf1 import testing
 from staging_tf1.sources import ArraySource, concatenate
 from staging_tf1.sources.permutation import mix_int
 from staging_tf1.sources.reshard import carried_over
@@ -56,18 +55,6 @@ def test_each_place_draws_what_a_plain_search_finds(
         expected = [drawn(weights, seed, epoch, place) for epoch in range(2) for place in places]
         assert [record for batch in part.batches() for record in batch.tolist()] == expected
     assert all(weights[record] for record in source.batch(0).tolist()), "a record without weight is never drawn"
-
-
-@pytest.mark.parametrize("make", [lambda s: s.weighted(range(10)), lambda s: s.balanced([n % 3 for n in range(10)])])
-def test_draws_are_a_source_like_any_other(make: Any) -> None:
-    source = make(numbered(seed=3, epochs=3))
-    testing.assert_resumes_everywhere(source)
-    testing.assert_deterministic(source, threads=3)
-    testing.assert_shards_partition(source, 3)
-    testing.assert_works_in_processes(source)
-    fingerprint = source.fingerprint()
-    carried = carried_over(fingerprint, [4], fingerprint, towers=2)
-    assert carried is not None and carried.consumed == 14
 
 
 def test_the_parts_of_what_is_drawn_follow_the_weights() -> None:

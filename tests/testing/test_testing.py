@@ -217,21 +217,6 @@ def test_a_worker_may_import_tensorflow_if_the_test_says_so() -> None:
     assert_works_in_processes(_NeedsTensorFlow, processes=1, allow_tensorflow=True)
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"processes": 0}, ValueError, "assert_works_in_processes() got processes=0, expected"),
-        ({"processes": "2"}, TypeError, "assert_works_in_processes() got processes='2', expected"),
-        ({"max_batches": 0}, ValueError, "assert_works_in_processes() got max_batches=0, expected"),
-        ({"allow_tensorflow": "no"}, TypeError, "assert_works_in_processes() got allow_tensorflow='no', expected"),
-    ],
-)
-def test_arguments_of_the_check_of_processes(options: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error) as raised:
-        assert_works_in_processes(_source(), **options)
-    assert str(raised.value).startswith(message)
-
-
 def test_a_stream_does_not_work_in_processes() -> None:
     with pytest.raises(TypeError, match="does not support random access"):
         assert_works_in_processes(GeneratorSource(lambda: iter([np.zeros(1)])))  # type: ignore[arg-type]
