@@ -81,3 +81,19 @@ def test_asking_for_help_does_not_wait_for_tensorflow(run_python: RunPython) -> 
     )
     answers = [line for line in run_python("-c", code, *NAMES).stdout.splitlines() if line.startswith("answered")]
     assert answers == [f"answered {name} False" for name in NAMES]
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["trian"], "expected one of "),
+        (["trian"], ". Did you mean 'train'? (see staging-tf1 --help)"),
+        (["train", "--epoch=1"], "unrecognized arguments: --epoch=1. Did you mean '--epochs'? (see "),
+        (["index", "x", "--qqq"], "unrecognized arguments: --qqq (see "),
+        (["run", "--stall_secs", "1", "x.py"], "unrecognized arguments: --stall_secs"),
+    ],
+)
+def test_a_misspelled_command(argv: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    assert ended.value.code == 2 and hint in capsys.readouterr().err

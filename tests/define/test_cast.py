@@ -93,36 +93,18 @@ def test_the_memory_limit_counts_the_bytes_that_are_staged(graph: Any) -> None:
     assert capacity(source(), cast={"image": tf.uint8}) == 2 * bytes_as_float32 // (4 * 256 + 4 * 8)
 
 
+NO_NUMBERS = (
+    "staged(): component 'name' is of dtype string and cannot be cast to float16. Name only components that hold "
+    "numbers in cast=."
+)
+NO_DTYPE = "staged() got cast={}, expected a dtype of numbers, such as tf.float16."
+UNKNOWN = "staged(): cast= names unknown component 'picture'. The components are 'image', 'name'."
 REFUSED = [
-    (
-        {"picture": tf.float16},
-        SpecError,
-        "staged(): cast= names unknown component 'picture'. The components are 'image', 'name'.",
-    ),
-    (
-        {"name": tf.float16},
-        SpecError,
-        "staged(): component 'name' is of dtype string and cannot be cast to float16. Name only components that hold "
-        "numbers in cast=.",
-    ),
-    (
-        tf.float16,
-        SpecError,
-        "staged(): component 'name' is of dtype string and cannot be cast to float16. Name only components that hold "
-        "numbers in cast=.",
-    ),
-    (
-        {"image": "half a float"},
-        TypeError,
-        "staged() got cast={'image': 'half a float'}, expected a dtype of numbers, such as tf.float16.",
-    ),
-    (
-        {"image": tf.string},
-        TypeError,
-        "staged() got cast={'image': tf.string}, expected a dtype of numbers, such as tf.float16.",
-    ),
-    ({"image": None}, TypeError, "staged() got cast={'image': None}, expected a dtype of numbers, such as tf.float16."),
-    (3.5, TypeError, "staged() got cast=3.5, expected a dtype of numbers, such as tf.float16."),
+    ({"picture": tf.float16}, SpecError, UNKNOWN),
+    ({"name": tf.float16}, SpecError, NO_NUMBERS),
+    (tf.float16, SpecError, NO_NUMBERS),
+    ({"image": "half a float"}, TypeError, NO_DTYPE.format("{'image': 'half a float'}")),
+    ({"image": tf.string}, TypeError, NO_DTYPE.format("{'image': tf.string}")),
 ]
 
 

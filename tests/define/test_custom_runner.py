@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -203,41 +203,56 @@ def test_a_batch_larger_than_the_queue_says_so(graph: Any) -> None:
     )
 
 
-def test_min_after_dequeue_needs_a_queue_that_shuffles(graph: Any) -> None:
-    with pytest.raises(
-        ValueError, match=r"^CustomRunner got min_after_dequeue=3 with queue='fifo', which does not shu"
-    ):
-        staging.CustomRunner(batches, queue="fifo", min_after_dequeue=3)
-    assert graph.get_operations() == []
+def declared(*shape: int | None) -> staging.sources.GeneratorSource:
+    """Return a generator of two batches, whose spec has this shape."""
+    rows = [np.arange(3 * 2).reshape(3, 2)] * 2
+    return staging.sources.GeneratorSource(lambda: iter(rows), spec=tf.TensorSpec(shape, tf.int64))
 
 
-def test_too_little_capacity_is_named(graph: Any) -> None:
-    runner = staging.CustomRunner(
-        ArraySource(np.arange(10), batch_size=4), capacity=20, min_after_dequeue=15, name="train"
-    )
-    with pytest.raises(ValueError) as caught:
-        runner.get_inputs(8)
-    assert str(caught.value) == (
+def zeros(dtype: Any) -> Any:
+    return lambda: iter([np.zeros(2, dtype)])
+
+
+TEN = ArraySource(np.arange(10), batch_size=4)
+# What each argument alone may be is in `test_arguments.py`.
+REFUSED: list[tuple[Callable[[], Any], str]] = [
+    (
+        lambda: staging.CustomRunner(batches, queue="fifo", min_after_dequeue=3),
+        "CustomRunner got min_after_dequeue=3 with queue='fifo', which does not shuffle.",
+    ),
+    (
+        lambda: staging.CustomRunner(TEN, capacity=20, min_after_dequeue=15, name="train").get_inputs(8),
         "CustomRunner 'train': capacity=20 never lets a batch through; expected at least 23 (min_after_dequeue=15 + "
-        "batch_size=8). Raise capacity, or lower min_after_dequeue."
-    )
+        "batch_size=8). Raise capacity, or lower min_after_dequeue.",
+    ),
+    (
+        lambda: staging.CustomRunner(batches).get_inputs(),
+        "get_inputs() needs a batch_size, because neither the constructor nor",
+    ),
+    (
+        lambda: staging.CustomRunner(batches, queue="fifo").get_inputs(3),
+        "its queue holds whole batches as the source makes them. Give the constr",
+    ),
+    (
+        lambda: staging.CustomRunner(declared(None, None), batch_size=2),
+        "is int64 [?, ?], but a queue of single records needs a first dimension",
+    ),
+    (
+        lambda: staging.CustomRunner([zeros(float), zeros(int)], batch_size=2),
+        "CustomRunner: generator 1 yields int64 [?]",
+    ),
+    (
+        lambda: staging.CustomRunner([batches, batches], batch_size=2, num_threads=3),
+        "got 2 generator functions and num_threads=3. Each generator has its own thread",
+    ),
+]
 
 
-def test_get_inputs_wants_a_size(graph: Any) -> None:
-    with pytest.raises(ValueError, match=r"get_inputs\(\) needs a batch_size, because neither the constructor nor"):
-        staging.CustomRunner(batches).get_inputs()
-
-
-def test_whole_batches_cannot_be_cut(graph: Any) -> None:
-    with pytest.raises(ValueError, match="its queue holds whole batches as the source makes them. Give the constr"):
-        staging.CustomRunner(batches, queue="fifo").get_inputs(3)
-
-
-def test_ragged_records_want_whole_batches(graph: Any) -> None:
-    spec = tf.TensorSpec([None, None], tf.int32)
-    source = staging.sources.GeneratorSource(lambda: iter([]), spec=spec)
-    with pytest.raises(SpecError, match=r"is int32 \[\?, \?\], but a queue of single records needs a first dimension"):
-        staging.CustomRunner(source, batch_size=2)
+@pytest.mark.parametrize(("make", "text"), REFUSED, ids=lambda value: str(value)[:40])
+def test_arguments_that_do_not_fit_together_are_refused(graph: Any, make: Callable[[], Any], text: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        make()
+    assert text in str(caught.value)
 
 
 @pytest.mark.parametrize("queue", ["fifo", "shuffle"])
@@ -252,17 +267,6 @@ def test_rows_without_values_want_whole_batches(graph: Any, queue: str) -> None:
     batch = staging.CustomRunner(source, queue="fifo").get_inputs()
     with staging.StagingSession() as sess:
         assert sess.run(batch)["x"].shape == (2, 2, 0)
-
-
-def test_generators_must_agree(graph: Any) -> None:
-    with pytest.raises(SpecError, match="CustomRunner: generator 1 yields .*int64.*, generator 0 yields .*float64"):
-        staging.CustomRunner([lambda: iter([np.zeros(2)]), lambda: iter([np.zeros(2, int)])], batch_size=2)
-
-
-def declared(*shape: int | None) -> staging.sources.GeneratorSource:
-    """Return a generator of two batches, whose spec has this shape."""
-    rows = [np.arange(3 * 2).reshape(3, 2)] * 2
-    return staging.sources.GeneratorSource(lambda: iter(rows), spec=tf.TensorSpec(shape, tf.int64))
 
 
 def rows_of(count: int, **options: Any) -> staging.sources.ArraySource:
@@ -310,10 +314,3 @@ def test_each_input_keeps_to_its_own_number_of_rows(graph: Any) -> None:
     ):
         while not sess.should_stop():
             sess.run(batch)
-
-
-def test_threads_and_generators_must_be_as_many(graph: Any) -> None:
-    with pytest.raises(
-        ValueError, match="got 2 generator functions and num_threads=3. Each generator has its own thread"
-    ):
-        staging.CustomRunner([batches, batches], batch_size=2, num_threads=3)

@@ -1,15 +1,21 @@
-"""StagingArea: the return values of its methods, the devices of its ops, and the messages of rejected calls."""
+"""StagingArea: the return values of its methods, the names of its ops, and the messages of rejected calls."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
+import hypothesis.extra.numpy as hnp
+import hypothesis.strategies as st
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from hypothesis import HealthCheck, given, settings
+from slow import examples
 
 from staging_tf1.errors import BuildError, SpecError
+from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.areas import StagingArea
 
 # Made outside any graph: an eager tensor, or an array if v2 behaviour is off in this process.
@@ -17,10 +23,7 @@ EAGER = tf.constant([1.0, 2.0]) if tf.executing_eagerly() else np.float32([1.0, 
 LINE = r"\(made at test_areas\.py:\d+\)"
 
 
-@pytest.fixture(autouse=True)
-def graph() -> Any:
-    with tf.Graph().as_default() as graph:
-        yield graph
+pytestmark = pytest.mark.usefixtures("graph")
 
 
 # ---- forms
@@ -203,14 +206,39 @@ def test_all_components_that_do_not_fit_are_named() -> None:
     )
 
 
-def test_too_large_python_integers_are_refused() -> None:
-    area = StagingArea([tf.float32, tf.uint8])
-    with pytest.raises(SpecError, match="component 0 got an int .* float32 .*16777217 would be rounded to 16777216"):
-        area.put([2**24 + 1, 0])
-    with pytest.raises(SpecError, match="component 1 got an int .* uint8 values: 256 does not fit"):
-        area.put([0, 256])
-    with pytest.raises(SpecError, match=r"component 0 got a float .* float32 values: 1e\+300 does not fit"):
-        area.put([1e300, 0])
+def in_another_graph() -> Any:
+    with tf.Graph().as_default():
+        return tf.constant(1.0, name="stranger")
+
+
+NAMED = dict(dtypes=[tf.float32, tf.int32], names=["x", "y"])
+# The arguments of an area, what is put into it, and the message.
+NOT_PUT: list[tuple[dict[str, Any], Callable[[], Any], str]] = [
+    (dict(dtypes=[tf.float32]), lambda: [2**24 + 1], "component 0 got an int .* 16777217 would be rounded to 16777216"),
+    (dict(dtypes=[tf.uint8]), lambda: [256], "component 0 got an int .* uint8 values: 256 does not fit"),
+    (dict(dtypes=[tf.float32]), lambda: [1e300], r"component 0 got a float .* float32 values: 1e\+300 does not fit"),
+    (
+        dict(dtypes=[tf.float32]),
+        lambda: [tf.SparseTensor([[0]], [1.0], [1])],
+        r"component 0 got a SparseTensor.*staged\(\) takes SparseTensor",
+    ),
+    (dict(dtypes=[tf.float32]), lambda: [[tf.constant(1.0)] * 2], r"got a list of tensors.*tf\.stack\(\[\.\.\.\]\)"),
+    (dict(dtypes=[tf.float32]), lambda: [tf.constant("x")], r"component 0 got string \[\].*Strings cannot be cast"),
+    (dict(dtypes=[tf.float32]), lambda: [in_another_graph()], "component 0 got 'stranger:0', which belongs to a diffe"),
+    (dict(dtypes=[tf.float32] * 2), lambda: [1.0], r"put got 1 value, expected 2, .* \(component 1 missing\)\."),
+    (dict(dtypes=[tf.float32] * 2), lambda: [1.0, 2, 3], r"put got 3 values, expected 2, one per component\."),
+    (dict(dtypes=[tf.float32]), lambda: {"x": 1.0}, r"put got a dict, but the area has no names\..*names=\['x'\]"),
+    (NAMED, lambda: {"x": 1.0}, r"put got 1 value, .*\(component 'y' missing\)"),
+    (NAMED, lambda: {"x": 1.0, "z": 2}, r"put got unknown name 'z', expected \['x', 'y'\]\."),
+    (NAMED, lambda: [1.0, 2], r"put got a list, but the area has names\. Put a dict with the keys"),
+    (NAMED, lambda: 1.0, "put got a single value, but the area has names"),
+]
+
+
+@pytest.mark.parametrize(("area", "make", "message"), NOT_PUT, ids=lambda value: str(value)[:40])
+def test_what_is_no_element_of_the_area_is_refused(area: dict[str, Any], make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        StagingArea(**area).put(make())
 
 
 @pytest.mark.parametrize(
@@ -223,44 +251,6 @@ def test_no_integer_beside_a_float_is_rounded(graph: Any, values: Any) -> None:
     with pytest.raises(SpecError, match=rf"component 0 got .*{2**60 + 1} would be rounded to {2**60}\. Declare int64"):
         area.put([values])
     area.put([[0.5, 2**60]])
-
-
-def test_tensors_of_other_kinds_are_refused() -> None:
-    area = StagingArea([tf.float32])
-    sparse = tf.SparseTensor([[0]], [1.0], [1])
-    with pytest.raises(SpecError, match=r"component 0 got a SparseTensor.*staged\(\) takes SparseTensor"):
-        area.put([sparse])
-    with pytest.raises(SpecError, match=r"got a list of tensors.*tf\.stack\(\[\.\.\.\]\)"):
-        area.put([[tf.constant(1.0), tf.constant(2.0)]])
-    with pytest.raises(SpecError, match=r"component 0 got string \[\].*Strings cannot be cast"):
-        area.put([tf.constant("x")])
-
-
-def test_the_number_and_names_of_values_are_checked() -> None:
-    plain = StagingArea([tf.float32, tf.int32])
-    named = StagingArea([tf.float32, tf.int32], names=["x", "y"])
-    with pytest.raises(SpecError, match=r"put got 1 value, expected 2, .* \(component 1 missing\)\."):
-        plain.put([1.0])
-    with pytest.raises(SpecError, match=r"put got 3 values, expected 2, one per component\."):
-        plain.put([1.0, 2, 3])
-    with pytest.raises(SpecError, match=r"put got a dict, but the area has no names\..*names=\['x', 'y'\]"):
-        plain.put({"x": 1.0, "y": 2})
-    with pytest.raises(SpecError, match=r"put got 1 value, .*\(component 'y' missing\)"):
-        named.put({"x": 1.0})
-    with pytest.raises(SpecError, match=r"put got unknown name 'z', expected \['x', 'y'\]\."):
-        named.put({"x": 1.0, "z": 2})
-    with pytest.raises(SpecError, match=r"put got a list, but the area has names\. Put a dict with the keys"):
-        named.put([1.0, 2])
-    with pytest.raises(SpecError, match="put got a single value, but the area has names"):
-        named.put(1.0)
-
-
-def test_values_of_another_graph_are_refused() -> None:
-    with tf.Graph().as_default():
-        stranger = tf.constant(1.0, name="stranger")
-    area = StagingArea([tf.float32])
-    with pytest.raises(SpecError, match="component 0 got 'stranger:0', which belongs to a different graph"):
-        area.put([stranger])
 
 
 def test_an_area_is_used_in_its_own_graph() -> None:
@@ -306,3 +296,115 @@ def test_from_tensors_takes_one_a_list_and_names() -> None:
 def test_from_tensors_refuses(tensors: Any, names: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         StagingArea.from_tensors(tensors, names=names)
+
+
+# Arguments.
+
+
+# What each argument alone may be is in `test_arguments.py`.
+ONE: dict[str, Any] = {"dtypes": [tf.int32]}
+REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"dtypes": [1.5]}, TypeError, r"got dtypes\[0\]=1\.5, expected a list of dtypes, such as \[tf\.float32"),
+    ({"dtypes": ["flaot32"]}, TypeError, r"got dtypes\[0\]='flaot32', "),
+    ({"dtypes": tf.float32}, TypeError, r"got dtypes=tf\.float32, expected a list with one dtype per component, such"),
+    ({"dtypes": {"x": tf.float32}}, TypeError, r" got dtypes=\{'x': tf\.float32\}, expected a list with one dtype per"),
+    ({"dtypes": []}, ValueError, "got no dtypes; an element needs at least one component"),
+    ({**ONE, "shapes": [[1], [2]]}, ValueError, "shapes has 2 entries, dtypes has 1"),
+    ({**ONE, "shapes": ["a"]}, ValueError, r"got shapes=\['a'\], expected a list with one shape per component"),
+    ({**ONE, "names": ["a", "b"]}, ValueError, "names has 2 entries, dtypes has 1"),
+    ({"dtypes": [tf.int8] * 2, "names": ["a", "a"]}, ValueError, r"got names=\['a', 'a'\], .* each of them once"),
+    ({**ONE, "shared_name": ""}, ValueError, "shared_name is empty"),
+    ({**ONE, "shapes": [[5]], "memory_limit": 19}, SpecError, r"an element has 20 bytes, more than memory_limit=19"),
+    ({**ONE, "shapes": [[2**29]], "memory_limit": 2**40}, SpecError, "has 2147483648 bytes, and TensorFlow miscounts"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "kind", "message"), REFUSED, ids=lambda value: str(value)[:40])
+def test_wrong_arguments_are_refused_and_add_no_op(
+    graph: Any, arguments: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=rf"^StagingArea.*{message}"):
+        StagingArea(**arguments)
+    assert graph.get_operations() == []
+    assert areas_of(graph) == []
+
+
+def test_tensors_in_place_of_dtypes_are_told_of_from_tensors() -> None:
+    images = tf.placeholder(tf.float32)
+    for dtypes in ([images], images, [tf.float32, images]):
+        with pytest.raises(
+            TypeError, match=r"got dtypes.*Tensor.*StagingArea\.from_tensors\(\[\.\.\.\]\) takes tensors\."
+        ):
+            StagingArea(dtypes)
+
+
+def test_an_element_that_is_put_may_not_exceed_the_limit_either() -> None:
+    area = StagingArea([tf.int32], memory_limit=16)
+    with pytest.raises(SpecError, match=r"^area 'StagingArea' .*an element has 20 bytes, more than memory_limit=16"):
+        area.put([tf.zeros([5], tf.int32)])
+    area.put([tf.zeros([4], tf.int32)])
+
+
+@pytest.mark.parametrize(
+    ("index", "kind", "message"),
+    [
+        (-1, ValueError, r"peek\(-1\) would wait forever"),
+        (2, ValueError, "0 or more and below the capacity, 2"),
+        (1.0, TypeError, r"got index=1\.0"),
+        (True, TypeError, "got index=True"),
+    ],
+)
+def test_peek_refuses_what_could_never_be_there(index: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        StagingArea([tf.int32], capacity=2).peek(index)
+
+
+# Any values.
+
+
+DTYPES = ["float32", "float64", "float16", "int8", "int32", "int64", "uint8", "uint16", "bool", "complex64"]
+
+
+@st.composite
+def elements(draw: Any) -> list[np.ndarray[Any, Any]]:
+    shapes = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
+    arrays = st.sampled_from(DTYPES).flatmap(lambda dtype: hnp.arrays(dtype, shapes))
+    return draw(st.lists(arrays, min_size=1, max_size=4))  # type: ignore[no-any-return]
+
+
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
+@given(
+    arrays=elements(),
+    named=st.booleans(),
+    given_as=st.sampled_from(["array", "tensor", "placeholder", "python"]),
+    declare_shapes=st.booleans(),
+    puts=st.integers(1, 3),
+)
+def test_round_trip(arrays: list[Any], named: bool, given_as: str, declare_shapes: bool, puts: int) -> None:
+    with tf.Graph().as_default():
+        area = StagingArea(
+            [a.dtype for a in arrays],
+            shapes=[a.shape for a in arrays] if declare_shapes else None,
+            names=[f"n{i}" for i in range(len(arrays))] if named else None,
+        )
+        if given_as == "python" and all(a.size for a in arrays):
+            values, feed = [a.tolist() for a in arrays], {}
+        elif given_as == "placeholder":
+            values = [tf.placeholder(a.dtype, a.shape) for a in arrays]
+            feed = dict(zip(values, arrays, strict=True))
+            values = list(values)
+        else:
+            values, feed = [tf.constant(a) if given_as == "tensor" else a for a in arrays], {}
+        put = area.put(dict(zip(area.names, values, strict=True)) if area.names else values)
+        got, size = area.get(), area.size()
+        with tf.Session() as sess:
+            for _ in range(puts):
+                sess.run(put, feed)
+            assert sess.run(size) == puts
+            for _ in range(puts):
+                out = sess.run(got)
+                listed = [out[name] for name in area.names] if area.names else out
+                for array, back in zip(arrays, listed, strict=True):
+                    assert back.dtype == array.dtype
+                    np.testing.assert_array_equal(back, array)
+            assert sess.run(size) == 0

@@ -19,11 +19,7 @@ from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.map_area import MapStagingArea
 
-
-@pytest.fixture(autouse=True)
-def graph() -> Any:
-    with tf.Graph().as_default() as graph:
-        yield graph
+pytestmark = pytest.mark.usefixtures("graph")
 
 
 def test_each_session_of_this_process_has_stores_of_its_own() -> None:

@@ -14,10 +14,7 @@ from staging_tf1.graph.areas import StagingArea
 LINE = r"\(made at test_areas_stores\.py:\d+\)"
 
 
-@pytest.fixture(autouse=True)
-def graph() -> Any:
-    with tf.Graph().as_default() as graph:
-        yield graph
+pytestmark = pytest.mark.usefixtures("graph")
 
 
 def cpus(count: int) -> Any:

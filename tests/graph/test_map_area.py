@@ -12,11 +12,7 @@ from staging_tf1.errors import SpecError
 from staging_tf1.graph.area_base import areas_of
 from staging_tf1.graph.map_area import MapStagingArea
 
-
-@pytest.fixture(autouse=True)
-def graph() -> Any:
-    with tf.Graph().as_default() as graph:
-        yield graph
+pytestmark = pytest.mark.usefixtures("graph")
 
 
 def test_get_takes_by_key_and_returns_the_key_as_given() -> None:

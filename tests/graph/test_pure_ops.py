@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import tensorflow.compat.v1 as tf
 from tensorflow.core.framework import op_def_pb2
 from tensorflow.python.client import pywrap_tf_session
@@ -42,26 +41,6 @@ def test_each_stateful_op_is_on_the_list_or_refused() -> None:
 def test_the_list_has_only_ops_that_tensorflow_has() -> None:
     of_other_libraries = {"WordpieceTokenizeWithOffsets"}
     assert {name for name in PURE if op_def_registry.get(name) is None} == of_other_libraries
-
-
-@pytest.mark.parametrize(
-    ("kind", "names"),
-    {
-        "variable": "VarHandleOp Variable VariableV2",
-        "input": "FIFOQueueV2 QueueDequeueV2 PriorityQueue RandomShuffleQueueV2 IteratorGetNext IteratorV2 "
-        "OneShotIterator AnonymousIteratorV3 ReaderReadV2 TextLineReaderV2 WholeFileReader Unstage StagePeek "
-        "MapUnstage OrderedMapUnstageNoKey ResourceAccumulatorTakeGradient ConditionalAccumulator Barrier RecordInput "
-        "GetSessionTensor",
-        "random": "RandomUniform RandomShuffle RandomCrop Multinomial TruncatedNormal SampleDistortedBoundingBoxV2 "
-        "LogUniformCandidateSampler RandomDataset NonDeterministicInts FractionalMaxPool "
-        "ExtractGlimpse ExtractGlimpseV2",
-        "state": "Timestamp MutableHashTableV2 MutableDenseHashTableV2 AnonymousMutableHashTable LookupTableInsertV2 "
-        "ReadVariableOp AssignAddVariableOp TemporaryVariable RngReadAndSkip Empty MutexV2 WriteSummary SqlDataset",
-        "": "LookupTableFindV2 StatefulPartitionedCall DecodeJpeg ReadFile StatelessRandomUniformV2 ParseExampleV2",
-    }.items(),
-)
-def test_kinds(kind: str, names: str) -> None:
-    assert {name: kind_of(name) for name in names.split()} == dict.fromkeys(names.split(), kind)
 
 
 def test_a_glimpse_without_noise_is_pure() -> None:

@@ -17,11 +17,7 @@ import tensorflow.compat.v1 as tf
 
 from staging_tf1 import _tf
 
-
-@pytest.fixture(autouse=True)
-def graph() -> Any:
-    with tf.Graph().as_default() as graph:
-        yield graph
+pytestmark = pytest.mark.usefixtures("graph")
 
 
 def test_func_graph_is_what_functions_are_built_in(graph: Any) -> None:

@@ -50,14 +50,6 @@ def test_the_code_of_the_notebook_is_tensorflow_1(notebook: Kernel) -> None:
     assert notebook.run("np.object is object").text == "True"
 
 
-def test_a_pipeline_runs_to_its_end(notebook: Kernel) -> None:
-    notebook.run(BUILD)
-    notebook.run("total = tf.assign_add(tf.Variable(0.0, dtype=tf.float64), tf.reduce_sum(x))")
-    loop = "with staging.StagingSession() as sess:\n    while not sess.should_stop():\n        result = sess.run(total)"
-    assert notebook.run(loop).error == ""
-    assert notebook.run("float(result)").text == "14850.0"
-
-
 def test_the_package_may_be_what_imports_tensorflow() -> None:
     with kernel() as fresh:
         fresh.run("%load_ext staging_tf1")

@@ -82,6 +82,8 @@ def test_the_list_of_examples_leads_to_each() -> None:
     assert {f"{name}.py" for name in sections()} <= set(links)
 
 
+# The default run has records that are left.
+@pytest.mark.slow_cases("100-.*|3-.*")
 @pytest.mark.parametrize(
     ("records", "batch_size", "rounds", "left"),
     [(101, 10, 5, ["[1]", "[]"]), (100, 10, 5, ["[]", "[]"]), (3, 1, 1, ["[1]", "[]"])],

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import ForkServer
 from processes import RunPython
 from public_arguments import public_names
 
 import staging_tf1 as staging
+from staging_tf1 import sources
 
 # The state of a process after importing TensorFlow, and after importing the package with all its names.
 _STATE = """
@@ -74,15 +76,26 @@ def test_importing_changes_nothing_and_prints_nothing(first_import: Any) -> None
     assert before["eager"]
 
 
+# In a fork, which need not load TensorFlow, and must forget the package that has looked before.
+IMPORT_AGAIN = """
+import sys
+for name in [name for name in sys.modules if name.startswith("staging_tf1")]:
+    del sys.modules[name]
+sys.path.insert(0, sys.argv[1])
+import staging_tf1
+staging_tf1.staged
+"""
+
+
 # What pip leaves of each: its files are those of `tensorflow`, and its metadata a folder of its own.
 @pytest.mark.parametrize("other", ["tensorflow_cpu-2.20.0", "tf_nightly-2.22.0.dev20261101"])
 @pytest.mark.slow_cases(r"(?!(tensorflow_cpu.*)$).*")
-def test_two_builds_of_tensorflow_are_named(run_python: RunPython, tmp_path: Path, other: str) -> None:
+def test_two_builds_of_tensorflow_are_named(fork_server: ForkServer, tmp_path: Path, other: str) -> None:
     name, _, version = other.replace("_", "-").rpartition("-")
     folder = tmp_path / f"{other}.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8")
-    done = run_python("-c", "import staging_tf1\nstaging_tf1.staged", env={"PYTHONPATH": str(tmp_path)})
+    done = fork_server.run("-c", IMPORT_AGAIN, tmp_path)
     assert done.returncode == 0
     assert re.search(
         rf"StagingWarning: tensorflow \S+ and {name} {version} are installed in one folder, where each has replaced "
@@ -203,3 +216,26 @@ def test_no_public_name_or_argument_is_lost() -> None:
     known = Path(__file__).with_name("public_names.txt").read_text(encoding="utf-8").splitlines()
     # One that goes needs a deprecation first. `python tests/support/public_arguments.py` writes the list anew.
     assert public_names() == known
+
+
+def test_a_misspelled_argument_of_a_session() -> None:
+    with pytest.raises(TypeError, match=r"unknown argument 'stal_secs'\. Did you mean 'stall_secs'\? It passes these"):
+        staging.StagingSession(stal_secs=1)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "hint"),
+    [
+        (staging, "StagingAera", ". Did you mean 'StagingArea'?"),
+        (staging, "stagd", ". Did you mean 'staged'?"),
+        (staging, "xyz", ""),
+        (staging, "ArraySource", ". Sources are in staging_tf1.sources"),
+        (sources, "ArraySorce", ". Did you mean 'ArraySource'?"),
+        (sources, "TFRecordDataset", ". Did you mean 'TFRecordSource'?"),
+        (sources, "__wrapped__", ""),
+    ],
+)
+def test_a_misspelled_name(module: Any, name: str, hint: str) -> None:
+    with pytest.raises(AttributeError) as raised:
+        getattr(module, name)
+    assert str(raised.value) == f"module {module.__name__!r} has no attribute {name!r}{hint}"

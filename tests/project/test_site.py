@@ -43,19 +43,6 @@ def test_the_navigation_lists_every_page_once(tool: Load) -> None:
     assert sorted(listed) == sorted(page for page in expected if "/STG" not in page)
 
 
-def test_the_sections_are_the_tasks(tool: Load) -> None:
-    assert list(tool("navigation").sections()) == [
-        "Get started",
-        "Feed a loop",
-        "Migrate TF1 code",
-        "Cluster",
-        "Make it fast",
-        "When it hangs",
-        "Reference",
-        "How it works",
-    ]
-
-
 @pytest.mark.parametrize(
     ("file", "text", "expected"),
     [

@@ -200,7 +200,7 @@ def test_every_way_in_delivers_what_feed_dict_delivers(name: str, records: str) 
         for layout, value, got in zip(layouts, laid_out, pipelines.put(laid_out), strict=True):
             _same(_as_a_constant(got), _as_a_constant(pipelines.plain_feed(value)), f"{layout}, by put")
         values = texts() if dtype == tf.string else numbers(dtype)
-        # Not by put, which would make a graph for each. test_areas_property tries arbitrary values for it.
+        # Not by put, which would make a graph for each. test_areas.py tries arbitrary values for it.
         named = st.just(pipelines.names)
         arbitrary = given(array=values, layout=st.sampled_from(sorted(layouts)), named=named)(check)
         settings(max_examples=examples(10), suppress_health_check=[HealthCheck.too_slow])(arbitrary)()

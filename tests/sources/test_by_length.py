@@ -150,13 +150,6 @@ def test_the_shards_of_a_step_have_similar_lengths() -> None:
     assert all(padding(lengths, shard) < 0.03 for shard in shards)
 
 
-def test_lengths_are_part_of_the_fingerprint() -> None:
-    source = ArraySource(np.arange(10), batch_size=2)
-    first, second = (source.by_length(lengths).fingerprint() for lengths in (range(10), range(1, 11)))
-    assert first != second and "order" not in source.fingerprint()
-    assert str(first["order"]).startswith("by_length(group=2, block=50, lengths=")
-
-
 def test_large_and_negative_lengths_give_the_same_order() -> None:
     lengths = lengths_of(400)
     source = ArraySource(np.arange(400), batch_size=8, shuffle=True, seed=1)

@@ -16,7 +16,6 @@ import pytest
 import tensorflow as tf2
 import tensorflow.compat.v1 as tf
 
-import staging_tf1 as staging
 from staging_tf1 import testing
 from staging_tf1.errors import RecordFileError, SpecError
 from staging_tf1.sources import (
@@ -237,15 +236,6 @@ def test_the_data_is_not_read_again(tmp_path: Path) -> None:
     read.clear()
     cached(Noting(), tmp_path / "cache", batch_size=1)
     assert read == [0], "to learn the components"
-
-
-def test_a_cached_source_feeds_a_step(tmp_path: Path, graph: Any) -> None:
-    dataset = tf2.data.Dataset.range(10).map(lambda x: {"x": x, "text": tf.strings.as_string(x)})
-    batch = staging.staged(cached(dataset, tmp_path / "cache", batch_size=5, epochs=1))
-    with staging.StagingSession(stall_secs=0) as sess:
-        rows = [sess.run(batch) for _ in range(2)]
-    assert [row["x"].tolist() for row in rows] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
-    assert rows[1]["text"].tolist() == [b"5", b"6", b"7", b"8", b"9"]
 
 
 def test_checkpoints_tell_caches_with_other_records_apart(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from staging_tf1.sources import (
     write_tfrecords,
     zip_records,
 )
-from staging_tf1.sources.reshard import carried_over
 from staging_tf1.spec import ArraySpec, flatten
 
 
@@ -116,26 +115,6 @@ def test_a_composition_holds_what_the_lists_hold(data: Any) -> None:
     assert source.num_records == len(records)
     got = [record for batch in source.batches() for record in batch.tolist()]
     assert Counter(got) == Counter(records * options["epochs"])
-
-
-@settings(max_examples=examples(50))
-@given(st.data())
-def test_a_composition_resumes_on_other_towers(data: Any) -> None:
-    source, records = data.draw(compositions({"batch_size": 2, "shuffle": True, "seed": 4, "epochs": 2}))
-    most = min(3, len(records))
-    before, after = data.draw(st.integers(1, most)), data.draw(st.integers(1, most))
-    shards = [source.shard(tower, before) for tower in range(before)]
-    steps = data.draw(st.integers(0, min(shard.num_batches or 0 for shard in shards)))
-    fingerprint = source.fingerprint()
-    carried = carried_over(fingerprint, [steps] * before, fingerprint, after, epochs=2)
-    assert carried is not None
-    got = [record for shard in shards for k in range(steps) for record in shard.batch(k).tolist()]
-    for tower, first in enumerate(carried.positions):
-        rest = source.shard(tower, after).batches(first)
-        got += [record for batch in rest for record in batch.tolist()]
-    twice = sum((Counter(got) - Counter(records * 2)).values())
-    assert Counter(records * 2) - Counter(got) == Counter(), "none is skipped"
-    assert twice == carried.repeated
 
 
 # take, skip and split

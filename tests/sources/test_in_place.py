@@ -212,23 +212,6 @@ def test_a_transform_gets_a_copy(kind: str, shuffle: bool, tmp_path: Path) -> No
             )
 
 
-def test_what_cannot_be_changed_is_not_copied() -> None:
-    fixed = np.arange(3)
-    fixed.flags.writeable = False
-    for record in (5, "a", b"b", None, 1.5, np.float32(1), fixed, lambda: 0):
-        assert own_copy(record) is record
-
-    class Stubborn(dict[str, Any]):
-        def __copy__(self) -> Any:
-            raise TypeError
-
-    stubborn = Stubborn(x=1)
-    assert own_copy(stubborn) is stubborn
-    fortran = np.zeros((2, 3), order="F")
-    assert own_copy(fortran).flags.f_contiguous
-    assert own_copy(Tagged([1])) == Tagged([1]) and type(own_copy(Named(1, 2))) is Named
-
-
 @pytest.mark.parametrize("make", [Tagged, TaggedTuple, TaggedDict, Items])
 def test_attributes_are_copied(make: Any) -> None:
     record = make(x=np.zeros(2)) if issubclass(make, dict) else make([np.zeros(2)])

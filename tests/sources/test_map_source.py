@@ -15,6 +15,7 @@ from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.sources import MapSource, SequenceSource, as_source, concatenate
 from staging_tf1.sources.aligned import is_aligned
 from staging_tf1.spec import ArraySpec, flatten
+from staging_tf1.spec.ragged import RaggedValue
 
 
 class Squares:
@@ -343,3 +344,26 @@ def test_no_library_is_imported_to_find_out() -> None:
     before = set(sys.modules)
     MapSource(Squares(), batch_size=2).batch(0)
     assert not {"pandas", "torch", "zarr", "datasets", "keras"} & (set(sys.modules) - before)
+
+
+# Records that a collate function makes.
+
+
+def _tenfold(records: list[Any]) -> Any:
+    return np.array([[record * 10] for record in records])
+
+
+def test_records_that_are_laid_out_are_those_that_collate_makes() -> None:
+    source = MapSource([1, 2, 3], batch_size=3, collate=_tenfold, epochs=1)
+    for each in (source, source.shard(0, 1), concatenate([source, source]).take(3)):
+        assert each.pad(to=2).batch(0).tolist() == [[10, 0], [20, 0], [30, 0]]
+        assert each.ragged().batch(0).to_list() == [[10], [20], [30]]
+
+
+def test_rows_of_ragged_batches_are_no_records() -> None:
+    def collate(records: list[Any]) -> Any:
+        return {"x": RaggedValue.from_rows([[record] for record in records])}
+
+    message = r"component 'x' of a batch is a .*RaggedValue, expected an array.* without collate=\."
+    with pytest.raises(SpecError, match=message):
+        MapSource([1, 2], batch_size=2, collate=collate).pad().batch(0)

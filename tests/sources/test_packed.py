@@ -6,13 +6,10 @@ import itertools
 from typing import Any
 
 import numpy as np
-import pytest
-import tensorflow.compat.v1 as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow import examples
 
-import staging_tf1 as staging
 from staging_tf1 import testing
 from staging_tf1.sources import MapSource, TFRecordSource, concatenate, mix, write_tfrecords
 from staging_tf1.sources.packed import packed_rows
@@ -107,12 +104,3 @@ def test_records_of_files_and_strings_are_packed(tmp_path: Any) -> None:
     assert batch.tolist() == [[b"a", b"b", b"c", b"d"], [b"e", b"f", b"", b""]]
     assert segments.tolist() == [[1, 1, 1, 2], [1, 1, 0, 0]]
     assert source.packed(4, [3, 1, 2]).fingerprint()["file_list"] == source.fingerprint()["file_list"]
-
-
-@pytest.mark.usefixtures("quick_graphs")
-def test_packed_rows_are_staged() -> None:
-    with tf.Graph().as_default():
-        batch, segments, positions = staging.staged(words([3, 2, 5]).packed(5, [3, 2, 5]))
-        with staging.StagingSession() as sess:
-            got = sess.run((batch, segments, positions))
-    assert sorted(map(sorted, unpacked(got))) == [[[0, 1, 2], [1000, 1001]], [[2000, 2001, 2002, 2003, 2004]]]

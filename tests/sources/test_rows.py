@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow.compat.v1 as tf
 
-import staging_tf1 as staging
 from staging_tf1.errors import SpecError
 from staging_tf1.sources import ArraySource, MapSource, RecordSource, SequenceSource, concatenate, zip_records
 from staging_tf1.spec import ArraySpec
@@ -87,25 +85,6 @@ def test_a_last_batch_with_other_rows_is_named() -> None:
         first.batch(5)
     with pytest.raises(SpecError, match="2 rows for 1 records"):
         source.spec  # noqa: B018
-
-
-WAYS: dict[str, dict[str, Any]] = {
-    "one thread": {},
-    "threads": {"num_threads": 2, "capacity": 3},
-    "lockstep": {"lockstep": True},
-    "towers": {"devices": ["/cpu:0", "/cpu:0"]},
-    "processes": {"num_processes": 1},
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_step_gets_the_error(way: str) -> None:
-    source = faulty(second("array", "drops"), "dynamic")
-    with tf.Graph().as_default():
-        batch = staging.staged(source, **WAYS[way])
-        with pytest.raises(SpecError, match=MESSAGE.format("component 'y'")), staging.StagingSession() as sess:
-            for _ in range(12):
-                sess.run(batch)
 
 
 class Own(RecordSource):

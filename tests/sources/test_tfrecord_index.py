@@ -89,16 +89,6 @@ def test_arrays_that_are_no_records_are_refused(tmp_path: Path, arrays: Any, err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failure_while_writing_leaves_the_old_file(path: str) -> None:
-    def failing() -> Any:
-        yield b"new"
-        raise RuntimeError("no more")
-
-    with pytest.raises(RuntimeError, match="no more"):
-        write_tfrecords(failing(), path)
-    assert _batch(path) == _RECORDS and len(os.listdir(os.path.dirname(path))) == 2
-
-
 def test_the_name_of_a_file_need_not_be_utf8(tmp_path: Path) -> None:
     path = os.path.join(tmp_path, os.fsdecode(b"caf\xe9"))
     write_tfrecords(_RECORDS, path)

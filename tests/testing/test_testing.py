@@ -81,37 +81,31 @@ class _OverlappingShards(_Broken):
         return super().shard(0, count)
 
 
-def test_a_batch_that_depends_on_earlier_reads_is_named() -> None:
-    message = (
-        r"batch 2, read after later ones: differs in 4 of 4 values, first at \[0\]: got .*11.*, expected .*10.* as"
-    )
+FAULTS: list[tuple[Any, Any, str]] = [
+    (
+        assert_deterministic,
+        _DependsOnReads,
+        r"batch 2, read after later ones: differs in 4 of 4 values, first at \[0\]: got .*11.*, expected .*10.* as",
+    ),
+    (assert_deterministic, _ReusesItsArray, r"batch 0, kept while others were read \(does the source reuse its"),
+    (
+        assert_deterministic,
+        _AnotherDtype,
+        r"does not match the spec of the source\. batch 0: .*int32 \[4\], expected int",
+    ),
+    (assert_resumes_everywhere, _NoEnd, r"has 3 batches, but batch\(3\) returned a batch; it must raise IndexError"),
+    (
+        lambda make: assert_shards_partition(make, 2),
+        _OverlappingShards,
+        r"2 shards of .* do not partition its 12 records: 6 records are missing, 6 are repeated\.$",
+    ),
+]
+
+
+@pytest.mark.parametrize(("check", "make", "message"), FAULTS, ids=[make.__name__ for _, make, _ in FAULTS])
+def test_a_fault_is_named(check: Any, make: Any, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
-        assert_deterministic(_DependsOnReads())
-
-
-def test_a_reused_array_is_named() -> None:
-    with pytest.raises(AssertionError, match=r"batch 0, kept while others were read \(does the source reuse its"):
-        assert_deterministic(_ReusesItsArray())
-
-
-def test_a_batch_off_the_spec_is_named() -> None:
-    with pytest.raises(
-        AssertionError, match=r"does not match the spec of the source\. batch 0: .*int32 \[4\], expected int64"
-    ):
-        assert_deterministic(_AnotherDtype())
-
-
-def test_a_missing_end_is_named() -> None:
-    with pytest.raises(
-        AssertionError, match=r"has 3 batches, but batch\(3\) returned a batch; it must raise IndexError"
-    ):
-        assert_resumes_everywhere(_NoEnd)
-
-
-def test_shards_that_overlap_are_named() -> None:
-    message = r"2 shards of .* do not partition its 12 records: 6 records are missing, 6 are repeated\.$"
-    with pytest.raises(AssertionError, match=message):
-        assert_shards_partition(_OverlappingShards(), 2)
+        check(make)
 
 
 def test_sources_that_leave_out_records_cannot_be_tested_for_partition() -> None:
