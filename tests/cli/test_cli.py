@@ -35,15 +35,48 @@ def test_the_help_of_each_command_has_an_example(name: str, capsys: pytest.Captu
     assert f"  staging-tf1 {name}" in re.split(r"^examples?:$", out, flags=re.MULTILINE)[1]
 
 
-@pytest.mark.parametrize(("words", "got"), [(["xyz"], "'xyz'"), (["xyz", "--help"], "'xyz'"), ([""], "''")])
-def test_a_command_that_is_not_there(words: list[str], got: str, capsys: pytest.CaptureFixture[str]) -> None:
+COUNT = "expected a whole number from 1 to"
+# Words that make no sense, and the end of the only line that is printed. Those of `launch` are in test_launch.py.
+WRONG: list[tuple[list[str], str]] = [
+    (["xyz"], f"staging-tf1: got 'xyz', expected one of {', '.join(NAMES)} (see staging-tf1 --help)"),
+    (["xyz", "--help"], f"staging-tf1: got 'xyz', expected one of {', '.join(NAMES)} (see staging-tf1 --help)"),
+    ([""], f"staging-tf1: got '', expected one of {', '.join(NAMES)} (see staging-tf1 --help)"),
+    (["trian"], ". Did you mean 'train'? (see staging-tf1 --help)"),
+    (
+        ["train", "--epoch=1"],
+        "unrecognized arguments: --epoch=1. Did you mean '--epochs'? (see staging-tf1 train --help)",
+    ),
+    (["train", "--batch-size", "many"], f"got 'many', {COUNT} 1000000 (see staging-tf1 train --help)"),
+    (["train", "--batch-size", "1.5"], f"got '1.5', {COUNT} 1000000 (see staging-tf1 train --help)"),
+    (["train", "--epochs", "-1"], f"argument --epochs: got '-1', {COUNT} 1000000 (see staging-tf1 train --help)"),
+    (["train", "--logdir"], "argument --logdir: expected one argument (see staging-tf1 train --help)"),
+    (["train", "x.npz"], "staging-tf1 train: unrecognized arguments: x.npz (see staging-tf1 train --help)"),
+    (
+        ["train", "--workflow", "modern"],
+        "argument --workflow: invalid choice: modern (choose from classic, staged) (see staging-tf1 train --help)",
+    ),
+    (["index", "x", "--qqq"], "unrecognized arguments: --qqq (see staging-tf1 index --help)"),
+    (["index"], "got no file, expected at least one FILE to index (see staging-tf1 index --help)"),
+    (["index", "--write", "x"], "--write OUT and --from DATA.npz must be used together (see staging-tf1 index --help)"),
+    (
+        ["index", "--write", "x", "--from", "y", "z"],
+        "takes its records from --from: remove z (see staging-tf1 index --help)",
+    ),
+    (["index", "--shards", "0"], f"got '0', {COUNT} 99999 (see staging-tf1 index --help)"),
+    (["cache"], "the following arguments are required: ACTION (see staging-tf1 cache --help)"),
+    (["cache", "remove"], "the following arguments are required: PATH (see staging-tf1 cache remove --help)"),
+    (["cache", "build", "a:b", "c", "--limit", "0"], f"{COUNT} 2**63 - 1 (see staging-tf1 cache build --help)"),
+]
+
+
+@pytest.mark.parametrize(("argv", "end"), WRONG, ids=lambda value: " ".join(value))
+def test_words_that_make_no_sense_get_one_line(argv: list[str], end: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
-        main(words)
-    assert exit_.value.code == 2
-    assert capsys.readouterr() == (
-        "",
-        f"staging-tf1: got {got}, expected one of {', '.join(NAMES)} (see staging-tf1 --help)\n",
-    )
+        main(argv)
+    out, err = capsys.readouterr()
+    assert (exit_.value.code, out, err.count("\n")) == (2, "", 1)
+    # Newer versions of Python omit the quotes in the list of choices.
+    assert err.endswith(f"{end}\n") or err.replace("'", "").endswith(f"{end}\n")
 
 
 def test_no_arguments_show_the_help(run_python: RunPython) -> None:
@@ -81,19 +114,3 @@ def test_asking_for_help_does_not_wait_for_tensorflow(run_python: RunPython) -> 
     )
     answers = [line for line in run_python("-c", code, *NAMES).stdout.splitlines() if line.startswith("answered")]
     assert answers == [f"answered {name} False" for name in NAMES]
-
-
-@pytest.mark.parametrize(
-    ("argv", "hint"),
-    [
-        (["trian"], "expected one of "),
-        (["trian"], ". Did you mean 'train'? (see staging-tf1 --help)"),
-        (["train", "--epoch=1"], "unrecognized arguments: --epoch=1. Did you mean '--epochs'? (see "),
-        (["index", "x", "--qqq"], "unrecognized arguments: --qqq (see "),
-        (["run", "--stall_secs", "1", "x.py"], "unrecognized arguments: --stall_secs"),
-    ],
-)
-def test_a_misspelled_command(argv: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(argv)
-    assert ended.value.code == 2 and hint in capsys.readouterr().err

@@ -110,22 +110,6 @@ def test_an_error_of_the_users_module_keeps_its_traceback() -> None:
     assert "out" not in os.listdir()
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([], "the following arguments are required: ACTION"),
-        (["remove"], "the following arguments are required: PATH"),
-        (["build", "a:b", "out", "--limit", "0"], "got '0', expected a whole number from 1 to 2**63 - 1"),
-        (["build", "a:b", "out", "--if-changed", "no"], "invalid choice: 'no'"),
-    ],
-)
-def test_wrong_words_are_refused(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        run(*words)
-    assert exit_.value.code == 2
-    assert message in capsys.readouterr().err
-
-
 def test_what_is_no_cache_is_neither_shown_nor_removed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for name in ("folder/precious", "file"):

@@ -152,37 +152,6 @@ def test_ctrl_c_ends_it_with_one_line(fork_server: ForkServer) -> None:
 
 # Mistakes.
 
-BAD_FLAGS = [
-    (["--batch-size", "0"], "argument --batch-size: got '0', expected a whole number from 1 to 1000000"),
-    (["--batch-size", "many"], "argument --batch-size: got 'many', expected a whole number from 1 to 1000000"),
-    (["--batch-size", "1.5"], "argument --batch-size: got '1.5', expected a whole number from 1 to 1000000"),
-    (["--epochs", "-1"], "argument --epochs: got '-1', expected a whole number from 1 to 1000000"),
-    (["--logdir"], "argument --logdir: expected one argument"),
-    (["--batch", "3"], "unrecognized arguments: --batch 3. Did you mean '--batch-size'?"),
-    (["mnist.npz"], "unrecognized arguments: mnist.npz"),
-]
-
-
-@pytest.mark.parametrize(("flags", "message"), BAD_FLAGS, ids=[" ".join(flags) for flags, _ in BAD_FLAGS])
-def test_wrong_flags_get_one_line(flags: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        main(["train", *flags])
-    assert exit_.value.code == 2
-    assert _complaint(capsys) == f"staging-tf1 train: {message} (see staging-tf1 train --help)"
-
-
-def test_an_unknown_workflow_gets_one_line_that_lists_those_there_are(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        main(["train", "--workflow", "modern"])
-    assert exit_.value.code == 2
-    # Newer versions of Python omit the quotes in the list.
-    assert _complaint(capsys).replace("'", "") == (
-        "staging-tf1 train: argument --workflow: invalid choice: modern (choose from classic, staged) "
-        "(see staging-tf1 train --help)"
-    )
-
 
 def test_a_bad_data_file_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "images.npz"

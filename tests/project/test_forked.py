@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
-import select
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,35 +81,11 @@ PARENT = "import os; print(os.getppid())"
 WORKER = Path(__file__).parents[1] / "support" / "fork_worker.py"
 
 
-def test_a_worker_of_pytest_is_a_fork_with_its_streams(run_python: RunPython, shared_folder: Path) -> None:
-    code = "import os, sys; print('tensorflow' in sys.modules, input(), file=sys.stderr); sys.exit(3)"
-    ran = run_python(WORKER, shared_folder / "workers", "-u", "-c", code, input="typed\n")
-    assert (ran.returncode, ran.stdout, ran.stderr) == (3, "", "True typed\n")
-
-
 def test_a_worker_that_crashes_ends_its_output(run_python: RunPython, shared_folder: Path) -> None:
     # As pytest-xdist waits for it: the process that stands for the worker keeps no end of the pipe.
     code = "import os, signal; print('begun', flush=True); os.kill(os.getpid(), signal.SIGSEGV)"
     ran = run_python(WORKER, shared_folder / "workers", "-c", code)
     assert (ran.returncode, ran.stdout) == (-signal.SIGSEGV, "begun\n")
-
-
-def test_a_worker_has_the_variables_of_pytest(shared_folder: Path) -> None:
-    # Not those of programs, for which oneDNN is off, and the package is on the path.
-    code = "import os; print([os.environ.get(name) for name in ('TF_ENABLE_ONEDNN_OPTS', 'PYTHONPATH', 'MINE')])"
-    given = {"PYTHONPATH": str(WORKER.parent), "MINE": "1"}
-    environment = {**os.environ, **given}
-    ran = subprocess.run(
-        [sys.executable, WORKER, shared_folder / "workers", "-c", code], env=environment, capture_output=True, text=True
-    )
-    assert ran.stdout == f"{[os.environ.get('TF_ENABLE_ONEDNN_OPTS'), *given.values()]}\n"
-
-
-@pytest.mark.parametrize(("ending", "shown"), [("", ""), ("raise SystemExit(4)", "noise")])
-def test_an_import_is_heard_only_if_it_fails(run_python: RunPython, ending: str, shown: str) -> None:
-    code = f"import os, fork_server\nwith fork_server.noise_held_back():\n    os.write(2, b'noise')\n    {ending}"
-    ran = run_python("-c", code, env={"PYTHONPATH": str(WORKER.parent)})
-    assert ran.stderr == shown
 
 
 def test_ctrl_c_is_for_the_programs(fork_server: ForkServer) -> None:
@@ -133,34 +106,3 @@ def test_connections_share_a_server(fork_server: ForkServer, shared_folder: Path
         assert other.run("-c", "import os; print(os.environ['MINE'], os.getcwd())").stdout == f"1 {tmp_path}\n"
     other.close()
     assert fork_server.run("-c", PARENT).stdout == server
-
-
-def test_a_client_that_is_killed_harms_nobody(fork_server: ForkServer, shared_folder: Path, tmp_path: Path) -> None:
-    server = fork_server.run("-c", PARENT).stdout
-    client = ForkServer(shared_folder / "fork_server", tmp_path)
-    client.connect()
-    requests = client._requests
-    assert requests is not None
-    # It does not read its answer, which makes the end of the connection an error.
-    with client.start("-c", "input()", stdin=subprocess.PIPE) as program:
-        program.kill()
-        select.select([program._end], [], [])
-        requests.send(json.dumps({"pid": program.pid}).encode())
-        select.select([requests], [], [])
-        requests.close()
-        program.returncode = -signal.SIGKILL
-    os.close(program._end)
-    assert fork_server.run("-c", PARENT).stdout == server
-
-
-# Each run has servers that start and end.
-@pytest.mark.slow
-def test_a_server_ends_with_its_last_connection_and_another_one_starts(tmp_path: Path) -> None:
-    first, other = (ForkServer(tmp_path / "address", tmp_path) for _ in range(2))
-    server = first.run("-c", PARENT).stdout
-    end = os.pidfd_open(int(server))
-    first.close()
-    assert select.select([end], [], [], 60)[0], "the server ends"
-    os.close(end)
-    assert other.run("-c", PARENT).stdout != server
-    other.close()

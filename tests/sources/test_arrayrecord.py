@@ -8,9 +8,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
-import tensorflow as tf
 from test_record_files import FORMATS, everything, flip, records_of, written
 
 import staging_tf1 as staging
@@ -99,26 +97,6 @@ def test_many_threads_share_one_reader(tmp_path: Path) -> None:
     with ThreadPoolExecutor(6) as pool:
         read = [batch.tolist() for batch in pool.map(source.batch, numbers)]
     assert read == [[records[i] for i in source.record_ids(number)] for number in numbers]
-
-
-def test_arrays_are_written_and_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arrays = {"image": np.arange(60, dtype=np.uint8).reshape(10, 2, 3), "label": np.arange(10)}
-    np.savez(tmp_path / "data.npz", **arrays)
-    out = str(tmp_path / "train.array_record")
-    assert cli.main(["--write", out, "--from", str(tmp_path / "data.npz"), "--shards", "3"]) == 0
-    names = [f"{out}-{number:05d}-of-00003" for number in range(3)]
-    said = capsys.readouterr().out
-    assert f"wrote 10 records to 3 files, {names[0]} to {names[2]}" in said
-    assert "staging.sources.ArrayRecordSource(files, batch_size=..., features={\n    'image': tf.io.FixedLenF" in said
-    assert sorted(os.listdir(tmp_path)) == sorted(["data.npz", *map(os.path.basename, names)])
-    source = ArrayRecordSource(out + "-*", batch_size=10, shuffle=True, seed=1)
-    assert source._files.group_sizes == [1, 1, 1]  # type: ignore[attr-defined]
-    features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        parsed = session.run(tf.io.parse_example(source.batch(0), features))
-    ids = source.record_ids(0)
-    assert parsed["label"].tolist() == ids.tolist()
-    assert parsed["image"].tolist() == [arrays["image"][i].tobytes() for i in ids]
 
 
 def test_the_command_checks_array_record_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from staging_tf1.cli.main import main
 from staging_tf1.errors import SpecError
 from staging_tf1.sources import (
     ArrayRecordSource,
@@ -352,3 +353,47 @@ def test_a_failed_write_leaves_what_was_there(form: Format, tmp_path: Path) -> N
     with pytest.raises(SpecError, match="^got no records to write"):
         form.our_write({}, path)
     assert sorted(os.listdir(tmp_path)) == before and form.source(path, batch_size=1).batch(0).tolist() == [b"old"]
+
+
+def test_arrays_become_examples_in_several_files(form: Format, tmp_path: Path) -> None:
+    arrays = {
+        "image": np.arange(60, dtype=np.uint8).reshape(10, 2, 3),
+        "label": np.arange(-5, 5),
+        "weight": np.linspace(0, 1, 20).reshape(10, 2),
+        "name": np.array([f"ä{i}" for i in range(10)]),
+        "odd": np.arange(10, dtype=np.uint8) % 2 == 1,
+    }
+    names = form.our_write(arrays, tmp_path / "d", shards=3)
+    assert os.path.basename(names[0]) == "d-00000-of-00003"
+    source = form.source(names, batch_size=10, epochs=1)
+    assert [form.source(name, batch_size=1).num_records for name in names] == [3, 3, 4]
+    features = {
+        "image": tf.io.FixedLenFeature([], tf.string),
+        "label": tf.io.FixedLenFeature([], tf.int64),
+        "weight": tf.io.FixedLenFeature([2], tf.float32),
+        "name": tf.io.FixedLenFeature([], tf.string),
+        "odd": tf.io.FixedLenFeature([], tf.int64),
+    }
+    parsed = tf.io.parse_example(source.batch(0), features)
+    assert np.array_equal(tf.io.decode_raw(parsed["image"], tf.uint8).numpy().reshape(10, 2, 3), arrays["image"])
+    assert parsed["label"].numpy().tolist() == list(range(-5, 5))
+    assert np.array_equal(parsed["weight"].numpy(), arrays["weight"].astype(np.float32))
+    assert parsed["name"].numpy().tolist() == [f"ä{i}".encode() for i in range(10)]
+    assert parsed["odd"].numpy().tolist() == [0, 1] * 5
+
+
+def test_the_command_writes_records_and_says_how_to_read_them(
+    form: Format, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / f"d.{'tfrecord' if form is FORMATS['TFRecord'] else 'array_record'}")
+    np.savez(tmp_path / "d.npz", image=np.zeros((6, 2, 2), np.uint8), label=np.arange(6), name=[*"abcdef"])
+    assert main(["index", "--write", out, "--from", str(tmp_path / "d.npz"), "--shards", "2"]) == 0
+    text = capsys.readouterr().out
+    assert f"wrote 6 records to 2 files, {out}-00000-of-00002 to {out}-00001-of-00002\n" in text
+    assert f"staging.sources.{form.source.__name__}(files, batch_size=..., features={{\n" in text
+    decoded = "# tf.io.decode_raw(x, tf.uint8), reshaped to [2, 2]"
+    assert f"    'image': tf.io.FixedLenFeature([], tf.string),  {decoded}" in text
+    for name, dtype in (("label", "int64"), ("name", "string")):
+        assert f"    {name!r}: tf.io.FixedLenFeature([], tf.{dtype}),\n" in text
+    # In groups of one record, so a shuffle of ArrayRecord files does not warn.
+    assert form.source(out + "-?????-of-00002", batch_size=2, shuffle=True, seed=1).num_records == 6

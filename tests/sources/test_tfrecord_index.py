@@ -42,33 +42,6 @@ def test_tensorflow_reads_what_is_written_here(path: str) -> None:
     assert [record.numpy() for record in tf.data.TFRecordDataset(path)] == _RECORDS
 
 
-def test_arrays_become_examples_in_several_files(tmp_path: Path) -> None:
-    arrays = {
-        "image": np.arange(60, dtype=np.uint8).reshape(10, 2, 3),
-        "label": np.arange(-5, 5),
-        "weight": np.linspace(0, 1, 20).reshape(10, 2),
-        "name": np.array([f"ä{i}" for i in range(10)]),
-        "odd": np.arange(10, dtype=np.uint8) % 2 == 1,
-    }
-    names = write_tfrecords(arrays, tmp_path / "d.tfrecord", shards=3)
-    assert os.path.basename(names[0]) == "d.tfrecord-00000-of-00003"
-    source = TFRecordSource(names, batch_size=10, epochs=1)
-    assert [index.num_records for index in source._files.indexes] == [3, 3, 4]
-    features = {
-        "image": tf.io.FixedLenFeature([], tf.string),
-        "label": tf.io.FixedLenFeature([], tf.int64),
-        "weight": tf.io.FixedLenFeature([2], tf.float32),
-        "name": tf.io.FixedLenFeature([], tf.string),
-        "odd": tf.io.FixedLenFeature([], tf.int64),
-    }
-    parsed = tf.io.parse_example(source.batch(0), features)
-    assert np.array_equal(tf.io.decode_raw(parsed["image"], tf.uint8).numpy().reshape(10, 2, 3), arrays["image"])
-    assert parsed["label"].numpy().tolist() == list(range(-5, 5))
-    assert np.array_equal(parsed["weight"].numpy(), arrays["weight"].astype(np.float32))
-    assert parsed["name"].numpy().tolist() == [f"ä{i}".encode() for i in range(10)]
-    assert parsed["odd"].numpy().tolist() == [0, 1] * 5
-
-
 @pytest.mark.parametrize(
     ("arrays", "error", "message"),
     [
@@ -245,36 +218,6 @@ def test_the_command_indexes_checks_and_complains(path: str, capsys: pytest.Capt
     assert "or use --skip-corrupt to skip the 20 bytes" in err
     assert main(["--skip-corrupt", path]) == 0
     assert capsys.readouterr().out.startswith(f"{path}: 0 records, 20 bytes lost after them, index")
-
-
-def test_the_command_writes_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data, out = str(tmp_path / "d.npz"), str(tmp_path / "d.tfrecord")
-    np.savez(data, image=np.zeros((6, 2, 2), np.uint8), label=np.arange(6), name=[*"abcdef"])
-    assert main(["--write", out, "--from", data, "--shards", "2"]) == 0
-    text = capsys.readouterr().out
-    assert f"wrote 6 records to 2 files, {out}-00000-of-00002 to {out}-00001-of-00002\n" in text
-    assert (
-        "    'image': tf.io.FixedLenFeature([], tf.string),  # tf.io.decode_raw(x, tf.uint8), reshaped to [2, 2]"
-        in text
-    )
-    for name, dtype in (("label", "int64"), ("name", "string")):
-        assert f"    {name!r}: tf.io.FixedLenFeature([], tf.{dtype}),\n" in text
-    assert TFRecordSource(out + "-*", batch_size=2).num_records == 6
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([], "got no file, expected at least one FILE to index"),
-        (["--write", "x"], "--write OUT and --from DATA.npz must be used together"),
-        (["--write", "x", "--from", "y", "z"], "--write takes its records from --from: remove z"),
-        (["--write", "x", "--from", "y", "--shards", "0"], "got '0', expected a whole number from 1 to 99999"),
-    ],
-)
-def test_words_that_make_no_sense(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(words)
-    assert caught.value.code == 2 and message in capsys.readouterr().err
 
 
 def test_data_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
