@@ -37,11 +37,9 @@ def under_run(request: pytest.FixtureRequest, legacy_run: Run, try_contrib: str)
     return printed
 
 
-# More estimators and heads of TensorFlow's, with an export as in `mnist_model_fn`; another checkpoint to begin with,
-# and tasks as in test_legacy_cluster.py.
-@pytest.mark.slow_cases("wide_and_deep|contrib_premade_heads|text_columns|custom_exporter|warm_start|cluster_tasks")
-@pytest.mark.parametrize("name", sorted(goldens("estimator")))
+# More estimators and heads of TensorFlow's, a warm start, and tasks as in test_legacy_cluster.py.
 @pytest.mark.slow_cases(r"(?!(mnist_model_fn)$).*")
+@pytest.mark.parametrize("name", sorted(goldens("estimator")))
 def test_same_losses_under_run(under_run: dict[str, str], name: str, try_contrib: str) -> None:
     if try_contrib and needs_contrib(FOLDER / f"{name}.py"):
         pytest.skip(try_contrib)

@@ -1,4 +1,4 @@
-"""tf.contrib's optimizers, metrics, lookup, training, framework, data, image, learn and smaller parts."""
+"""tf.contrib's optimizers, metrics, lookup, training, framework, image, learn and smaller parts."""
 from __future__ import print_function
 
 import os
@@ -206,31 +206,6 @@ def framework_assign_from_checkpoint():
 @part
 def framework_sort_and_ranks():
     return [framework.sort(numbers(2, 4), direction="DESCENDING"), framework.argsort(numbers(2, 4)), framework.with_shape([2, 4], numbers(2, 4))]
-
-
-# data
-
-DATASETS = {
-    "data_batch_and_drop_remainder": lambda data: data.apply(contrib.data.batch_and_drop_remainder(4)),
-    "data_map_and_batch": lambda data: data.apply(contrib.data.map_and_batch(lambda x: x * 2, 3)),
-    "data_group_by_window": lambda data: data.apply(
-        contrib.data.group_by_window(lambda x: x % 2, lambda key, window: window.batch(3), 3)
-    ),
-    "data_scan": lambda data: data.apply(contrib.data.scan(tf.constant(0, tf.int64), lambda state, x: (state + x, state + x))).batch(4),
-    "data_unbatch": lambda data: data.batch(3).apply(contrib.data.unbatch()).batch(5),
-    "data_enumerate": lambda data: data.apply(contrib.data.enumerate_dataset(5)).map(lambda at, x: at * x).batch(3),
-    "data_interleave": lambda data: data.apply(
-        contrib.data.parallel_interleave(lambda x: tf.data.Dataset.from_tensors(x).repeat(2), 2)
-    ).batch(4),
-    "data_bucket": lambda data: data.map(lambda x: tf.range(x % 4 + 1)).apply(
-        contrib.data.bucket_by_sequence_length(tf.size, [3], [2, 2])
-    ),
-    "data_sliding_window": lambda data: data.apply(contrib.data.sliding_window_batch(3, window_shift=2)),
-    "data_choose": lambda data: contrib.data.choose_from_datasets([data, data.skip(5)], data.map(lambda x: x % 2)).batch(4),
-    "data_ignore_errors": lambda data: data.map(lambda x: 10 // x).apply(contrib.data.ignore_errors()).batch(4),
-    "data_unique": lambda data: data.map(lambda x: x % 6).apply(contrib.data.unique()).batch(3),
-}
-parts(DATASETS, lambda change: [change(tf.data.Dataset.range(10)).make_one_shot_iterator().get_next()])
 
 
 # image
