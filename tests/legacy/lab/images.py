@@ -22,12 +22,6 @@ def _cifar(data: Path) -> None:
         file.add(folder, folder.name)
 
 
-def cifar10(clone: Path, data: Path) -> Job:
-    """CIFAR-10's binary files, of random pictures."""
-    _cifar(data)
-    return Job("cifar10_train.py --data_dir={data} --train_dir={out} --batch_size=16 --max_steps=31".split())
-
-
 def cifar10_multi_gpu(clone: Path, data: Path) -> Job:
     """The same for two towers."""
     _cifar(data)
@@ -52,35 +46,6 @@ def slim(clone: Path, data: Path) -> Job:
     )
 
 
-def facenet(clone: Path, data: Path) -> Job:
-    """A folder of pictures for each of four persons."""
-    for person in range(4):
-        for number in range(6):
-            picture(data / "faces" / f"p{person}" / f"p{person}_{number:04}.png", 160, 160, 10 * person + number)
-    return Job(
-        "src/train_softmax.py --logs_base_dir {out}/logs --models_base_dir {out}/models --data_dir {data}/faces "
-        "--image_size 160 --model_def models.inception_resnet_v1 --optimizer ADAM --learning_rate 0.01 "
-        "--max_nrof_epochs 1 --epoch_size 3 --batch_size 4 --nrof_preprocess_threads 1 --embedding_size 64".split()
-    )
-
-
-def dcgan(clone: Path, data: Path) -> Job:
-    """MNIST's files, whose sizes the program knows, of random pictures."""
-    draw = np.random.RandomState(0)
-    for name, count in (("train", 60000), ("t10k", 10000)):
-        pictures = np.zeros([count, 784], np.uint8)
-        pictures[:200] = draw.randint(0, 256, [200, 784])
-        labels = draw.randint(0, 10, count).astype(np.uint8)
-        folder = data / "mnist"
-        folder.mkdir(exist_ok=True)
-        (folder / f"{name}-images-idx3-ubyte").write_bytes(bytes(16) + pictures.tobytes())
-        (folder / f"{name}-labels-idx1-ubyte").write_bytes(bytes(8) + labels.tobytes())
-    return Job(
-        "main.py --dataset=mnist --data_dir={data} --out_dir={out} --out_name=run --input_height=28 --output_height=28 "
-        "--batch_size=8 --epoch=1 --train".split()
-    )
-
-
 def pix2pix(clone: Path, data: Path) -> Job:
     """Pairs of pictures side by side."""
     for number in range(4):
@@ -91,19 +56,6 @@ def pix2pix(clone: Path, data: Path) -> Job:
     )
 
 
-def monodepth(clone: Path, data: Path) -> Job:
-    """Stereo pairs in KITTI's manner."""
-    for side in ("left", "right"):
-        for number in range(8):
-            picture(data / side / f"{number}.png", 128, 256, number)
-    write(data / "files.txt", *(f"left/{number}.png right/{number}.png" for number in range(8)))
-    return Job(
-        "monodepth_main.py --mode train --model_name m --data_path {data}/ --filenames_file {data}/files.txt "
-        "--log_directory {out} --input_height 128 --input_width 256 --batch_size 2 --num_epochs 1 "
-        "--num_threads 1".split()
-    )
-
-
 def tf_cnn_benchmarks(clone: Path, data: Path) -> Job:
     """Synthetic pictures, as in the README."""
     return Job(
@@ -111,50 +63,6 @@ def tf_cnn_benchmarks(clone: Path, data: Path) -> Job:
         "--num_warmup_batches=1 --display_every=1 --num_gpus=1 --tf_random_seed=3 "
         "--variable_update=parameter_server".split()
     )
-
-
-def tf_cnn_benchmarks_jpeg(clone: Path, data: Path) -> Job:
-    """Records of JPEGs in the format of ImageNet, which its preprocessing decodes and distorts."""
-    for number in range(64):
-        picture(data / "pictures" / f"{number}.jpg", 256, 256, number)
-    records = [MAKERS, "imagenet_records", "{data}/pictures", "{data}/train-00000-of-00001"]
-    return Job(
-        "tf_cnn_benchmarks.py --device=cpu --data_format=NHWC --model=trivial --batch_size=8 --num_batches=20 "
-        "--num_warmup_batches=1 --display_every=1 --num_gpus=1 --tf_random_seed=3 --data_name=imagenet "
-        "--data_dir={data} --variable_update=parameter_server".split(),
-        prepare=[records],
-    )
-
-
-def gazeml(clone: Path, data: Path) -> Job:
-    """Pictures and JSON files as UnityEyes writes them."""
-    import json
-
-    folder = data / "overlay" / "datasets" / "UnityEyes" / "imgs"
-    draw = np.random.RandomState(1)
-
-    def points(count: int, center: tuple[float, float], radius: float) -> list[str]:
-        angles = 2 * np.pi * np.arange(count) / count
-        around = [(center[0] + radius * np.cos(angle), center[1] + radius * np.sin(angle)) for angle in angles]
-        return [f"({x:.4f}, {y:.4f}, 5.0)" for x, y in around]
-
-    for number in range(40):
-        picture(folder / f"{number}.jpg", 600, 800, number)
-        center = (400 + draw.uniform(-20, 20), 300 + draw.uniform(-20, 20))
-        look = draw.uniform(-0.2, 0.2, 2)
-        write(
-            folder / f"{number}.json",
-            json.dumps(
-                dict(
-                    interior_margin_2d=points(16, center, 120),
-                    caruncle_2d=points(7, (center[0] - 130, center[1]), 12),
-                    iris_2d=points(32, center, 50),
-                    eye_details=dict(look_vec=f"({look[0]:.4f}, {look[1]:.4f}, -0.9, 0.0)"),
-                    head_pose="(0.0, 180.0, 0.0)",
-                )
-            ),
-        )
-    return Job(["elg_train.py"])
 
 
 def tensorpack(clone: Path, data: Path) -> Job:
@@ -168,38 +76,6 @@ def nvidia_resnet(clone: Path, data: Path) -> Job:
     return Job(
         "main.py --arch=resnet50 --mode=training_benchmark --iter_unit=batch --num_iter=5 --warmup_steps=1 "
         "--display_every=1 --batch_size=4 --synthetic_data_size=64 --results_dir={out}".split()
-    )
-
-
-def pointnet(clone: Path, data: Path) -> Job:
-    """ModelNet's files, of random points."""
-    import h5py
-
-    folder = data / "overlay" / "data" / "modelnet40_ply_hdf5_2048"
-    folder.mkdir(parents=True)
-    draw = np.random.RandomState(31)
-    for name, count in (("train", 64), ("test", 16)):
-        with h5py.File(folder / f"{name}.h5", "w") as file:
-            file["data"] = draw.rand(count, 2048, 3).astype(np.float32)
-            file["label"] = draw.randint(0, 40, [count, 1]).astype(np.uint8)
-        write(folder / f"{name}_files.txt", f"data/modelnet40_ply_hdf5_2048/{name}.h5")
-    return Job("train.py --num_point=64 --batch_size=16 --max_epoch=3 --optimizer=momentum --log_dir={out}/log".split())
-
-
-def mnist_vae(clone: Path, data: Path) -> Job:
-    """Pictures in MNIST's format."""
-    mnist(data / "overlay" / "data", 60000, 10000)
-    return Job("run_main.py --dim_z=4 --n_hidden=32 --batch_size=1000 --num_epochs=2 --results_path={out}".split())
-
-
-def cyclegan(clone: Path, data: Path) -> Job:
-    """A picture of each kind, because threads shuffle them; the program's own script makes the records."""
-    for name, low in (("X", 0), ("Y", 128)):
-        picture(data / name / "0.jpg", 64, 64, 0, low)
-    kinds = [f"--{name}_input_dir={{data}}/{name} --{name}_output_file={{data}}/{name}.records" for name in "XY"]
-    return Job(
-        "train.py --X={data}/X.records --Y={data}/Y.records --image_size=64 --ngf=4".split(),
-        prepare=[["build_data.py", *" ".join(kinds).split()]],
     )
 
 
@@ -276,27 +152,4 @@ def object_detection(clone: Path, data: Path) -> Job:
             [MAKERS, "box_records", "{data}/pictures", "{data}/boxes.records"],
             [MAKERS, "messages", "object_detection/protos", "{data}/overlay"],
         ],
-    )
-
-
-def tf_unet(clone: Path, data: Path) -> Job:
-    """The program's own circles."""
-    lines = [
-        "from tf_unet import image_gen, unet",
-        "circles = image_gen.GrayScaleDataProvider(nx=200, ny=200, cnt=6, rectangles=False)",
-        "net = unet.Unet(channels=circles.channels, n_class=circles.n_class, layers=2, features_root=4)",
-        "trainer = unet.Trainer(net, optimizer='momentum', opt_kwargs=dict(momentum=0.2))",
-        "trainer.train(circles, 'trained', training_iters=4, epochs=3, dropout=0.75, display_step=2)",
-    ]
-    write(data / "overlay" / "circles.py", *lines)
-    return Job(["circles.py"])
-
-
-def ugatit(clone: Path, data: Path) -> Job:
-    """A picture of each kind: it takes them in the order of the file system."""
-    for name, low in (("trainA", 0), ("trainB", 128)):
-        picture(data / "overlay" / "dataset" / "kinds" / name / "0.jpg", 64, 64, 0, low)
-    return Job(
-        "main.py --dataset=kinds --epoch=1 --iteration=3 --ch=4 --n_res=4 --n_dis=3 --img_size=64 --light=True "
-        "--augment_flag=False --print_freq=100 --save_freq=100".split()
     )

@@ -49,17 +49,17 @@ def picture(path: Path, height: int, width: int, seed: int, low: int = 0) -> Non
     Image.fromarray(small).resize((width, height), Image.Resampling.BILINEAR).save(path)
 
 
-def sound(path: Path, secs: float, seed: int, rate: int = 16000, channels: int = 1) -> None:
-    """Write a wav file of 16 bits: a tone with noise, the same in all channels."""
+def sound(path: Path, secs: float, seed: int, rate: int = 16000) -> None:
+    """Write a wav file of 16 bits: a tone with noise."""
     draw = np.random.RandomState(seed)
     times = np.arange(int(secs * rate)) / rate
     values = 0.3 * np.sin(2 * np.pi * (200 + 50 * seed) * times) + 0.05 * draw.randn(len(times))
     path.parent.mkdir(parents=True, exist_ok=True)
     with wave.open(str(path), "wb") as file:
-        file.setnchannels(channels)
+        file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(rate)
-        file.writeframes(np.repeat((values * 32767).astype("<i2"), channels).tobytes())
+        file.writeframes((values * 32767).astype("<i2").tobytes())
 
 
 def mnist(folder: Path, train: int, test: int) -> None:

@@ -28,14 +28,6 @@ def gpt2_checkpoint(folder):
         tf.train.Saver().save(session, os.path.join(folder, "model.ckpt"))
 
 
-def sentence_piece(text, prefix):
-    """Train a model of SentencePiece on a text, in a process without TensorFlow, whose protobuf is another."""
-    special = "--control_symbols=<cls>,<sep>,<pad>,<mask>,<eod> --user_defined_symbols=<eop>"
-    options = f"--input={text} --model_prefix={prefix} --vocab_size=120 --hard_vocab_limit=false {special}"
-    train = f"import sentencepiece; sentencepiece.SentencePieceTrainer.Train({options!r})"
-    subprocess.check_call([sys.executable, "-c", train])
-
-
 def slim_records(pictures, records):
     """Write pictures as the records of slim's flowers."""
     sys.path.insert(0, ".")
@@ -46,24 +38,6 @@ def slim_records(pictures, records):
         for number, path in enumerate(sorted(glob.glob(os.path.join(pictures, "*.jpg")))):
             with open(path, "rb") as file:
                 example = dataset_utils.image_to_tfexample(file.read(), b"jpg", 64, 64, number % 5)
-            writer.write(example.SerializeToString())
-
-
-def imagenet_records(pictures, records):
-    """Write pictures as the records of ImageNet."""
-    import tensorflow as tf
-
-    def bytes_of(value):
-        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
-
-    with tf.python_io.TFRecordWriter(records) as writer:
-        for number, path in enumerate(sorted(glob.glob(os.path.join(pictures, "*.jpg")))):
-            with open(path, "rb") as file:
-                encoded = file.read()
-            label = tf.train.Feature(int64_list=tf.train.Int64List(value=[1 + number % 5]))
-            features = {"image/encoded": bytes_of(encoded), "image/class/label": label}
-            features["image/class/text"] = bytes_of(b"")
-            example = tf.train.Example(features=tf.train.Features(feature=features))
             writer.write(example.SerializeToString())
 
 

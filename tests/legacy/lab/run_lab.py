@@ -1,7 +1,7 @@
 """Runs real TensorFlow 1 programs, unmodified, under TensorFlow 1.15.5 and under `staging-tf1 run`, and compares them.
 
 The programs are not kept here: table.py lists their repositories and commits. A folder of clones holds each under the
-name of its row's `clone`, as `git clone` and `git checkout` make them. A driver (drivers/) writes a little data in the
+name of its row's `clone`, as `git clone` and `git checkout` make them. A driver writes a little data in the
 program's own format and says how to start it. What the programs print is compared figure by figure.
 
     python tests/legacy/lab/run_lab.py --clones ~/lab --oracle ~/tf115/bin/python

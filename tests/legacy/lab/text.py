@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import pickle
 import random
-import zipfile
 from pathlib import Path
 
 from jobs import MAKERS, WORDS, Job, sentences, write
@@ -34,11 +32,6 @@ def _bert_files(data: Path, **more: object) -> None:
         write(data / f"{name}.tsv", *(f"s\t{index % 2}\t*\t{halves[index % 2][index]}" for index in range(count)))
 
 
-def _documents(path: Path) -> None:
-    lines = sentences(60, 3)
-    write(path, *(line for start in range(0, 60, 6) for line in [*lines[start : start + 6], ""]))
-
-
 def bert_classifier(clone: Path, data: Path) -> Job:
     """CoLA's format, on sentences whose words tell the class."""
     _bert_files(data)
@@ -56,62 +49,6 @@ def bert_classifier_warm_up(clone: Path, data: Path) -> Job:
     return Job([changes.get(word, word) for word in bert_classifier(clone, data).command])
 
 
-def bert_pretraining(clone: Path, data: Path) -> Job:
-    """Documents of one sentence a line; the program's own script makes the records."""
-    _bert_files(data)
-    _documents(data / "documents.txt")
-    records = (
-        "create_pretraining_data.py --input_file={data}/documents.txt --output_file={data}/records "
-        "--vocab_file={data}/vocab.txt --max_seq_length=32 --max_predictions_per_seq=5 --dupe_factor=2"
-    )
-    train = (
-        "run_pretraining.py --input_file={data}/records --output_dir={out} --do_train=true "
-        "--bert_config_file={data}/config.json --train_batch_size=8 "
-        "--max_seq_length=32 --max_predictions_per_seq=5 --num_train_steps=60 --num_warmup_steps=0 "
-        "--learning_rate=1e-4"
-    )
-    return Job(train.split(), prepare=[records.split()])
-
-
-def albert_classifier(clone: Path, data: Path) -> Job:
-    """CoLA's format, and a model of SentencePiece."""
-    more = dict(embedding_size=16, num_hidden_groups=1, inner_group_num=1, net_structure_type=0, down_scale_factor=1)
-    _bert_files(data / "CoLA", **more, vocab_size=200)
-    write(data / "text.txt", *sentences(300, 4))
-    train = (
-        "-m albert.run_classifier --task_name=cola --do_train --data_dir={data} --cached_dir={out} "
-        "--spm_model_file={data}/words.model --albert_config_file={data}/CoLA/config.json --max_seq_length=16 "
-        "--train_batch_size=16 --learning_rate=1e-4 --train_step=60 --warmup_step=0 --save_checkpoints_steps=60 "
-        "--optimizer=adamw --output_dir={out}"
-    )
-    return Job(train.split(), prepare=[[MAKERS, "sentence_piece", "{data}/text.txt", "{data}/words"]])
-
-
-def electra(clone: Path, data: Path) -> Job:
-    """Documents; the program's own script makes the records."""
-    write(data / "vocab.txt", *SPECIAL, *WORDS)
-    _documents(data / "corpus" / "documents.txt")
-    records = (
-        "build_pretraining_dataset.py --corpus-dir {data}/corpus --vocab-file {data}/vocab.txt "
-        "--output-dir {data}/pretrain_tfrecords --max-seq-length 32"
-    )
-    settings = dict(
-        max_seq_length=32,
-        train_batch_size=8,
-        num_train_steps=5,
-        num_warmup_steps=1,
-        iterations_per_loop=1,
-        save_checkpoints_steps=5,
-        vocab_size=SMALL_BERT["vocab_size"],
-        model_dir="{out}",
-        model_hparam_overrides=dict(
-            num_hidden_layers=2, hidden_size=64, intermediate_size=64, num_attention_heads=2, hidden_dropout_prob=0.0
-        ),
-    )
-    train = ["run_pretraining.py", "--data-dir", "{data}", "--model-name", "small"]
-    return Job([*train, "--hparams", json.dumps(settings)], prepare=[records.split()])
-
-
 def gpt2(clone: Path, data: Path) -> Job:
     """A vocabulary of digits, and a checkpoint of initial values, which the program's own model makes."""
     folder = data / "models" / "tiny"
@@ -124,24 +61,6 @@ def gpt2(clone: Path, data: Path) -> Job:
         "--temperature=1 --top_k=5 --top_p=0.9 --models_dir={data}/models"
     )
     return Job(sample.split(), prepare=[[MAKERS, "gpt2_checkpoint", "{data}/models/tiny"]])
-
-
-def xlnet(clone: Path, data: Path) -> Job:
-    """Text, a SentencePiece model of it, and the program's own records."""
-    write(data / "text.txt", *sentences(400, 4, [*WORDS, "and", "the", "of"], 20))
-    model = [MAKERS, "sentence_piece", "{data}/text.txt", "{data}/words"]
-    records = (
-        "data_utils.py --bsz_per_host=4 --num_core_per_host=1 --seq_len=32 --reuse_len=16 --input_glob={data}/text.txt "
-        "--save_dir={data}/records --num_passes=1 --bi_data=False --sp_path={data}/words.model --mask_alpha=6 "
-        "--mask_beta=1 --num_predict=5 --use_tpu=False --uncased=False"
-    )
-    train = (
-        "train_gpu.py --record_info_dir={data}/records/tfrecords --train_batch_size=4 --seq_len=32 --reuse_len=16 "
-        "--mem_len=16 --perm_size=8 --n_layer=2 --d_model=32 --d_embed=32 --n_head=2 --d_head=16 --d_inner=64 "
-        "--untie_r=True --mask_alpha=6 --mask_beta=1 --num_predict=5 --model_dir={out} --uncased=False --bi_data=False "
-        "--train_steps=5 --iterations=1 --save_steps=5 --num_core_per_host=1 --learning_rate=1e-3"
-    )
-    return Job(train.split(), prepare=[model, records.split()])
 
 
 def nmt(clone: Path, data: Path) -> Job:
@@ -168,33 +87,6 @@ def char_rnn(clone: Path, data: Path) -> Job:
     )
 
 
-def cnn_text(clone: Path, data: Path) -> Job:
-    """One file of sentences for each class, of different lengths."""
-    for name, seed in (("positive", 7), ("negative", 8)):
-        lines = sentences(60, seed)
-        write(data / name, *(" ".join(line.split()[: 4 + index % 6]) for index, line in enumerate(lines)))
-    return Job(
-        "train.py --positive_data_file={data}/positive --negative_data_file={data}/negative --embedding_dim=16 "
-        "--num_filters=8 --batch_size=16 --num_epochs=1 --evaluate_every=5 --checkpoint_every=5".split()
-    )
-
-
-def word2vec(clone: Path, data: Path) -> Job:
-    """The zip file of one text that the program downloads otherwise, of 400,000 words."""
-    folder = data / "overlay" / "examples" / "data"
-    folder.mkdir(parents=True)
-    with zipfile.ZipFile(folder / "text8.zip", "w") as file:
-        file.writestr("text8", " ".join(sentences(4000, 25, length=100)))
-    return Job(["04_word2vec.py"])
-
-
-def ptb(clone: Path, data: Path) -> Job:
-    """Mikolov's files, on a little text."""
-    for name, seed in (("train", 9), ("valid", 10), ("test", 11)):
-        write(data / f"ptb.{name}.txt", *sentences(80, seed))
-    return Job("ptb_word_lm.py --data_path={data} --model=test --rnn_mode=basic --num_gpus=0".split())
-
-
 def _tagged(count: int, seed: int) -> list[list[tuple[str, str]]]:
     draw = random.Random(seed)
     names = {"B-PER": ["John", "Mary"], "B-LOC": ["Paris", "Rome"], "O": ["goes", "to", "the", "from", "and"]}
@@ -211,43 +103,6 @@ def sequence_tagging(clone: Path, data: Path) -> Job:
     vectors = [f"{word} {' '.join(f'{draw.gauss(0, 1):.3f}' for _ in range(300))}" for word in words]
     write(data / "overlay" / "data" / "glove.6B" / "glove.6B.300d.txt", *vectors)
     return Job(["train.py"], prepare=[[MAKERS, "keep_data", "build_data.py", "{data}/overlay/data"]])
-
-
-def tf_ner(clone: Path, data: Path) -> Job:
-    """The example format: words and tags in two files, GloVe vectors in an npz file."""
-    import numpy as np
-
-    folder = data / "overlay" / "data" / "example"
-    words: set[str] = set()
-    for name, seed in (("train", 14), ("testa", 15), ("testb", 16)):
-        tagged = _tagged(40, seed)
-        words |= {word for sentence in tagged for word, _ in sentence}
-        write(folder / f"{name}.words.txt", *(" ".join(word for word, _ in sentence) for sentence in tagged))
-        write(folder / f"{name}.tags.txt", *(" ".join(tag for _, tag in sentence) for sentence in tagged))
-    write(folder / "vocab.words.txt", *sorted(words))
-    write(folder / "vocab.chars.txt", *sorted(set("".join(words))))
-    write(folder / "vocab.tags.txt", "B-LOC", "B-PER", "O")
-    np.savez(folder / "glove.npz", embeddings=np.random.RandomState(17).randn(len(words) + 1, 300).astype(np.float32))
-    return Job(["main.py"])
-
-
-def neuroner(clone: Path, data: Path) -> Job:
-    """CoNLL's format, and GloVe vectors."""
-    for name, seed in (("train", 18), ("valid", 19), ("test", 20)):
-        lines = [f"{word} NN NN {tag}" for sentence in _tagged(20, seed) for word, tag in [*sentence, ("", "")]]
-        write(
-            data / "conll" / f"{name}.txt",
-            "-DOCSTART- -X- O O",
-            "",
-            *(line.replace(" NN NN ", " NN NN ") for line in ("" if line.startswith(" ") else line for line in lines)),
-        )
-    draw = random.Random(21)
-    words = ["john", "mary", "paris", "rome", "goes", "to", "the", "from", "and"]
-    write(data / "glove.txt", *(f"{word} {' '.join(f'{draw.gauss(0, 1):.3f}' for _ in range(100))}" for word in words))
-    return Job(
-        "-m neuroner --train_model=True --dataset_text_folder={data}/conll --token_pretrained_embedding_filepath="
-        "{data}/glove.txt --output_folder={out} --maximum_number_of_epochs=2 --plot_format=png".split()
-    )
 
 
 OPENNMT_MODEL = """\
@@ -381,15 +236,3 @@ def transformer(clone: Path, data: Path) -> Job:
         "--maxlen1=10 --maxlen2=10 --batch_size=16 --warmup_steps=4 --num_epochs=2 --logdir={out}/log "
         "--evaldir={out}/eval".split()
     )
-
-
-def tflearn(clone: Path, data: Path) -> Job:
-    """The files of IMDB, of random words."""
-    draw = random.Random(33)
-    folder = data / "overlay"
-    folder.mkdir()
-    with (folder / "imdb.pkl").open("wb") as file:
-        for count in (140, 20):
-            texts = [[draw.randrange(2, 9000) for _ in range(20 + number % 30)] for number in range(count)]
-            pickle.dump((texts, [number % 2 for number in range(count)]), file, 2)
-    return Job(["examples/nlp/bidirectional_lstm.py"])
