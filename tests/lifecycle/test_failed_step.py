@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +147,33 @@ def test_a_pipeline_that_starts_again_goes_on_with_its_numbers() -> None:
                 assert sess.run(batch).tolist() == [2 * expected + 4, 2 * expected + 5]
                 coord.request_stop()
                 coord.join(threads, stop_grace_period_secs=60)
+
+
+@contextmanager
+def started(sess: Any) -> Iterator[Any]:
+    with sess:
+        sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
+        coord = tf.train.Coordinator()
+        threads = staging.start(sess, coord)
+        yield sess
+        coord.request_stop()
+        coord.join(threads, stop_grace_period_secs=60)
+
+
+def test_the_batches_of_a_callable_are_not_those_of_a_failed_step(graph: Any) -> None:
+    """Whether it is made before or after the start; and with options."""
+    x = staging.staged(numbered(9, shuffle=False, batch_size=1), name="train")
+    with tf.control_dependencies([x]):
+        check = tf.raw_ops.Assert(condition=tf.constant(False), data=["NaN"])
+    sess = tf.Session()
+    early, run = sess.make_callable(x), sess.run
+    with pytest.raises(tf.errors.InvalidArgumentError, match="train .* is not started in this session"):
+        early()
+    with started(sess):
+        late, with_options, graphs = sess.make_callable(x), sess.make_callable(x, accept_options=True), tf.RunMetadata()
+        assert [early().tolist(), run(x).tolist(), late().tolist()] == [[0], [1], [2]]
+        assert with_options(tf.RunOptions(output_partition_graphs=True), run_metadata=graphs).tolist() == [3]
+        assert graphs.partition_graphs
+        with pytest.raises(tf.errors.InvalidArgumentError, match="NaN") as raised:
+            sess.run(check)
+    assert notes(raised.value) == ["the failed step had batch 4 of 'train' (its records: source.record_ids(4))"]

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import gc
-import signal
 import threading
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from forked import ForkServer
 from pipelines import PIPELINES, Numbers, build, to_the_end
 from running import feed_threads
 
 import staging_tf1 as staging
-from staging_tf1.errors import StuckThreadWarning, UnclosedWarning, UninitializedError
+from staging_tf1.errors import UnclosedWarning, UninitializedError
 from staging_tf1.feed.chain import ByFetches
 from staging_tf1.feed.feeding import Feeding
-from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.feed.pipeline_run import PipelineRun
 from staging_tf1.lifecycle import runtime
 from staging_tf1.sources import ArraySource
 
@@ -180,13 +174,6 @@ def test_a_callable_gives_each_key_its_own_value_in_any_order_of_the_keys(graph:
     ]
 
 
-def test_a_monitored_session_without_the_hook_works_too(graph: Any) -> None:
-    x = staging.staged(numbers(3))
-    with tf.train.MonitoredTrainingSession(stop_grace_period_secs=60) as sess:
-        assert [int(sess.run(x)[0]) for _ in range(3)] == [0, 1, 2]
-    assert feed_threads() == []
-
-
 def test_lockstep_in_a_plain_session_is_refused(graph: Any) -> None:
     staging.staged(numbers(3), lockstep=True, name="train")
     with tf.Session() as sess, pytest.raises(ValueError) as caught:
@@ -214,29 +201,12 @@ def test_start_wants_initialised_variables(graph: Any) -> None:
     assert feed_threads() == []
 
 
-@pytest.mark.thinned
-@pytest.mark.parametrize("capacity", [1, 4])
-@pytest.mark.parametrize("lockstep", [False, True])
-@pytest.mark.parametrize("how", ["break", "raise", "close", "request_stop"])
-def test_stopping_early_leaves_no_thread(graph: Any, how: str, lockstep: bool, capacity: int) -> None:
-    x = staging.staged(numbers(), capacity=capacity, lockstep=lockstep)
+def test_a_closed_session_says_so(graph: Any) -> None:
+    x = staging.staged(numbers())
     sess = staging.StagingSession()
     step = sess.make_callable(x)
-    sess.run(x)
-    if how == "raise":
-        with pytest.raises(UserError), sess:
-            raise UserError
-    elif how == "request_stop":
-        with sess:
-            sess.run_step_fn(lambda step_context: step_context.request_stop())
-            assert sess.should_stop()
-    elif how == "break":
-        with sess:
-            pass
-    else:
+    for _ in range(2):
         sess.close()
-    sess.close()  # a second call is harmless
-    assert feed_threads() == []
     for run in (lambda: sess.run(x), step):
         with pytest.raises(RuntimeError, match=r"StagingSession \(made at test_session.py:\d+\) is closed. Create a"):
             run()
@@ -249,55 +219,6 @@ def test_forgetting_to_close_warns(graph: Any) -> None:
     with pytest.warns(UnclosedWarning, match=r"made at test_session.py:\d+\) was never closed. Use it in a `with` blo"):
         sess.__del__()
     sess.close()
-
-
-def test_a_source_that_never_returns_is_named(graph: Any) -> None:
-    let_go = threading.Event()
-
-    def stuck() -> Any:
-        yield np.zeros(1)
-        let_go.wait()  # THE LINE
-
-    x = staging.staged(staging.sources.GeneratorSource(stuck, spec=tf.TensorSpec([1], tf.float64)), name="train")
-    line = Path(__file__).read_text().split("# THE LINE")[0].count("\n") + 1
-    with pytest.warns(StuckThreadWarning) as caught, staging.StagingSession(stop_grace_period_secs=0.2) as sess:
-        sess.run(x)
-    let_go.set()
-    text = str(caught[0].message)
-    assert text.startswith("feed thread 'feed:train:0' is still in the source after 0.2 s")
-    assert f"at test_session.py:{line} in stuck()" in text
-
-
-# One graph again and again, as the pipelines of every kind in test_recovery.py.
-@pytest.mark.slow
-def test_the_same_graph_runs_a_hundred_times_without_growing(graph: Any) -> None:
-    runner = staging.CustomRunner(numbers(6, 2), batch_size=3)
-    x = staging.staged(runner.get_inputs(), capacity=2)
-    sizes = []
-    for _ in range(100):
-        with staging.StagingSession() as sess:
-            got = [sess.run(x) for _ in range(2)]
-            with pytest.raises(tf.errors.OutOfRangeError):
-                sess.run(x)
-        assert sorted(np.concatenate(got)) == list(range(6))
-        sizes.append(len(graph.get_operations()))
-        assert feed_threads() == []
-    assert sizes[1] == sizes[-1]
-    gc.collect()
-    of_graph = set(pipelines_of(graph))
-    live = [obj for obj in gc.get_objects() if isinstance(obj, PipelineRun) and obj.pipeline in of_graph]
-    assert len(live) <= 4, "the runs of closed sessions are collected"
-
-
-def test_a_checkpoint_is_saved_and_restored(graph: Any, tmp_path: Any) -> None:
-    x = staging.staged(numbers())
-    step = tf.train.get_or_create_global_step()
-    train = tf.group(tf.assign_add(step, 1), x.op)
-    for expected in (3, 6):
-        with staging.StagingSession(checkpoint_dir=str(tmp_path), save_summaries_steps=None) as sess:
-            for _ in range(3):
-                sess.run(train)
-            assert sess.run(step) == expected
 
 
 @pytest.mark.parametrize("error", [UserError, KeyboardInterrupt])
@@ -328,23 +249,6 @@ def test_a_start_that_is_interrupted_leaves_no_thread(graph: Any, monkeypatch: A
     assert not feed_threads()
 
 
-def test_a_recovered_session_starts_its_threads_again(graph: Any) -> None:
-    x = staging.staged(numbers(5))
-    failing = [True]
-
-    class Preempted(tf.train.SessionRunHook):
-        def after_run(self, context: Any, values: Any) -> None:
-            if failing.pop():
-                failing.append(False)
-                raise tf.errors.AbortedError(None, None, "preempted")
-            failing.append(False)
-
-    with staging.StagingSession(hooks=[Preempted()]) as sess:
-        got = [int(sess.run(x)[0]) for _ in range(5)]
-    assert got == [0, 1, 2, 3, 4], "a new session begins with the first batch"
-    assert feed_threads() == []
-
-
 def test_stats_count_what_was_delivered(graph: Any) -> None:
     x = staging.staged(numbers(10, 2), name="train")
     with staging.StagingSession() as sess:
@@ -364,51 +268,6 @@ def test_drain_ends_an_endless_source(graph: Any) -> None:
         while not sess.should_stop():
             got.append(int(sess.run(x)[0]))
     assert got == list(range(len(got))) and len(got) <= 2 + 3 + 2, "in order, and no more than was read"
-
-
-SIGNALLED = """
-import os, signal, sys, threading, numpy as np
-import tensorflow.compat.v1 as tf
-import staging_tf1 as staging
-
-let_go = threading.Event()
-if sys.argv[1] == "SIGTERM":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-
-def source():
-    yield np.zeros(1)
-    # The step waits for the next batch; nothing but the signal can end that.
-    threading.Timer(0.3, os.kill, (os.getpid(), getattr(signal, sys.argv[1]))).start()
-    let_go.wait(60)
-
-try:
-    with tf.Graph().as_default():
-        x = staging.staged(staging.sources.GeneratorSource(source, spec=tf.TensorSpec([1], tf.float64)))
-        with staging.StagingSession(stop_grace_period_secs=0.5) as sess:
-            sess.run(x)
-            sess.run(x)
-except KeyboardInterrupt:
-    let_go.set()
-    print("interrupted", flush=True)
-    sys.exit(7)
-"""
-
-
-@pytest.mark.parametrize("signal_name", ["SIGINT", "SIGTERM"])
-def test_a_signal_reaches_a_step_that_waits(fork_server: ForkServer, signal_name: str) -> None:
-    done = fork_server.run("-W", "ignore", "-c", SIGNALLED, signal_name, whole_end=True)
-    assert (done.returncode, done.stdout.strip()) == (7, "interrupted"), done.stderr[-2000:]
-
-
-def test_the_wake_up_descriptor_is_put_back(graph: Any) -> None:
-    before = signal.set_wakeup_fd(-1)
-    signal.set_wakeup_fd(before)
-    x = staging.staged(numbers(2))
-    with staging.StagingSession() as sess:
-        sess.run(x)
-    after = signal.set_wakeup_fd(-1)
-    signal.set_wakeup_fd(after)
-    assert after == before
 
 
 def test_an_area_by_hand_is_cleared_at_the_start_on_a_server(graph: Any) -> None:
