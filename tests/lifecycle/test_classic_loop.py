@@ -121,6 +121,7 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("at", [0, 3, 7])
 @pytest.mark.parametrize("how", SESSIONS)
 @pytest.mark.parametrize("taker", TAKERS)

@@ -207,6 +207,8 @@ def patches(tmp_path_factory: Any) -> Iterator[None]:
         yield
 
 
+# The same methods with other arguments.
+@pytest.mark.slow_cases(".*(by name|by position|too much|nothing|unknown name|no argument|another value)")
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_without_us_is_that_of_tensorflow(name: str, tmp_path: Path) -> None:
     with unpatched():

@@ -13,7 +13,7 @@ from forked import ForkServer
 from processes import RunPython
 
 CHILD = Path(__file__).parents[1] / "support" / "deterministic_child.py"
-NAMES = [workflow.__name__ for workflow in WORKFLOWS]
+NAMES = list(WORKFLOWS)
 UNKNOWN = "TensorFlow does not measure how long steps wait for input while deterministic ops are enabled"
 pytestmark = pytest.mark.timeout(1200)
 

@@ -1,6 +1,6 @@
 """Every fault in every pipeline. Each test states what must hold afterwards.
 
-`test_source_errors.py` has every kind of exception, and those that are skipped.
+`test_source_errors.py` has the exceptions that are skipped, and every place where a source can raise.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -21,9 +21,10 @@ from load import slowdown
 from pipelines import MIDDLE_SIZES, PIPELINES, RECORDS, BrokenDiskError, Numbers, build, to_the_end
 from running import feed_threads
 from slow import with_slow
+from test_source_errors import SIGNALS, session
 
 import staging_tf1 as staging
-from staging_tf1.errors import SpecError
+from staging_tf1.errors import SourceError, SpecError
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.sources import ArraySource, GeneratorSource
 
@@ -36,70 +37,87 @@ COUNT = 12
 SPEC = tf.TensorSpec([None], tf.int64)
 
 
-@pytest.mark.thinned
-@pytest.mark.slow_cases(MIDDLE_SIZES)
-@pytest.mark.parametrize("bad", [0, COUNT // 2, COUNT - 1], ids=["first", "middle", "last"])
-@pytest.mark.parametrize("name", [*PIPELINES, *RECORDS])
-def test_what_a_source_raises_leaves_the_session(graph: Any, name: str, bad: int) -> None:
-    raised = []
+class Fault(NamedTuple):
+    """What a source makes of a batch, the error that this is, and a regular expression of its text."""
 
-    def trouble(number: int, batch: Any) -> Any:
-        if number != bad:
-            return batch
-        raised.append(BrokenDiskError(f"record {number}"))
-        raise raised[-1] from OSError("a bad block")  # THE LINE
-
-    parts = build(name, Numbers(COUNT, trouble))
-    got: list[int] = []
-    ended: list[list[int]] = []
-
-    def run(fetches: Any) -> Any:
-        batches = sess.run(fetches)
-        got.extend(int(batch["id"][0]) for batch in batches)
-        return batches
-
-    with pytest.raises(BrokenDiskError) as caught, staging.StagingSession() as sess:
-        ended += to_the_end(run, parts)
-    error = caught.value
-    assert error in raised, "the exception itself"
-    assert isinstance(error.__cause__, OSError), "and what caused it"
-    assert "THE LINE" in "".join(traceback.format_tb(error.__traceback__)), "with its own traceback"
-    number = bad // len(parts) if name.startswith("staged") else bad  # in the tower's shard
-    assert f"raised while the source made batch {number}" in error.__notes__
-    assert ended == [], "no way to the end of the data"
-    assert len(set(got)) == len(got) and set(got) <= set(range(COUNT))
-    if len(parts) == 1 and not name.startswith("shuffle"):
-        assert got == list(range(len(got))) and len(got) <= bad
-    assert feed_threads() == []
-    with tf.Graph().as_default():  # and the process is still usable
-        y = staging.staged(ArraySource(np.arange(2), batch_size=2, epochs=1))
-        with staging.StagingSession() as sess:
-            assert sess.run(y).tolist() == [0, 1]
+    spoil: Callable[[Any], Any]
+    kind: type[Exception]
+    text: str
 
 
-MISFITS = {
-    "dtype": (lambda batch: {**batch, "double": batch["double"].astype(np.float64)}, "component 'double' got float64"),
-    "rank": (lambda batch: {**batch, "double": batch["double"][None]}, "component 'double' got int64 [1, 1], expected"),
-    "object": (lambda batch: {**batch, "double": np.array([{}])}, "component 'double' got an array of Python objects"),
-    "missing": (lambda batch: {"id": batch["id"]}, "the batch lacks the key 'double'"),
-    "unknown": (lambda batch: {**batch, "treble": batch["id"]}, "the batch has the unknown key 'treble'"),
+def raises(make: Callable[[], Exception]) -> Callable[[Any], Any]:
+    def spoil(batch: Any) -> Any:
+        raise make() from OSError("a bad block")  # THE LINE
+
+    return spoil
+
+
+def signals(name: str, make: Callable[[], Exception]) -> Fault:
+    said = f"the source raised {name} while it made batch .*of the user's.*not the end of the data"
+    return Fault(raises(make), SourceError, said)
+
+
+FAULTS = {
+    "an error": Fault(raises(lambda: BrokenDiskError("gone")), BrokenDiskError, "gone"),
+    # A MonitoredSession takes these for the end of the data or for a reason to restart.
+    **{name: signals(name, make) for name, make in SIGNALS.items()},
+    "another dtype": Fault(
+        lambda batch: {**batch, "double": batch["double"].astype(np.float64)},
+        SpecError,
+        r"component 'double' got float64 \[1\], expected int64 \[[?1]\]",
+    ),
+    "another rank": Fault(
+        lambda batch: {**batch, "double": batch["double"][None]},
+        SpecError,
+        r"component 'double' got int64 \[1, 1\], expected int64 \[[?1]\]",
+    ),
+    "an object": Fault(
+        lambda batch: {**batch, "double": np.array([{}])},
+        SpecError,
+        "component 'double' got an array of Python objects",
+    ),
+    "a component less": Fault(lambda batch: {"id": batch["id"]}, SpecError, "the batch lacks the key 'double'"),
+    "a component more": Fault(
+        lambda batch: {**batch, "treble": batch["id"]}, SpecError, "the batch has the unknown key 'treble'"
+    ),
 }
 
 
 @pytest.mark.thinned
 @pytest.mark.slow_cases(MIDDLE_SIZES)
-@pytest.mark.parametrize("fault", MISFITS)
-@pytest.mark.parametrize("name", PIPELINES)
-def test_a_batch_that_does_not_fit_is_named(graph: Any, name: str, fault: str) -> None:
-    spoil, text = MISFITS[fault]
-    parts = build(name, Numbers(COUNT, lambda number, batch: spoil(batch) if number == 5 else batch))
-    with pytest.raises(SpecError) as caught, staging.StagingSession() as sess:
-        to_the_end(sess.run, parts)
-    told = str(caught.value)
-    assert text in told and ": batch " in told
-    if name.startswith("stream"):
-        assert told.startswith(f"generator 'numbers': batch 5: {text}")
-        assert ("expected int64 [?]" in told) == (fault in ("dtype", "rank"))
+@pytest.mark.parametrize("how", ["StagingSession", "hook"])
+@pytest.mark.parametrize("bad", [0, COUNT // 2, COUNT - 1], ids=["first", "middle", "last"])
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", [*PIPELINES, *RECORDS])
+def test_a_bad_batch_ends_the_run_with_its_error(graph: Any, name: str, fault: str, bad: int, how: str) -> None:
+    spoil, kind, text = FAULTS[fault]
+    parts = build(name, Numbers(COUNT, lambda number, batch: spoil(batch) if number == bad else batch))
+    steps = tf.get_variable("steps", [], initializer=tf.zeros_initializer()).assign_add(1)
+    got: list[int] = []
+    runs = 0
+    if name.startswith("stream") and fault == "StopIteration":
+        # Python itself turns it into this in a generator.
+        kind, text = RuntimeError, "generator raised StopIteration"
+    with pytest.raises(kind, match=text) as caught, session(how) as sess:
+        while not sess.should_stop():
+            runs += 1
+            count, batches = sess.run([steps, parts])
+            assert count == runs, "the model was not initialized again"
+            got += [int(batch["id"][0]) for batch in batches]
+    error = caught.value
+    number = bad // len(parts) if name.startswith("staged") else bad  # in the tower's shard
+    if fault == "an error":
+        assert (
+            isinstance(error.__cause__, OSError) and f"raised while the source made batch {number}" in error.__notes__
+        )
+        assert "THE LINE" in "".join(traceback.format_tb(error.__traceback__)), "with its own traceback"
+    elif kind is SourceError:
+        assert type(error.__cause__) is type(SIGNALS[fault]()) and f" it made batch {number}" in str(error)
+    elif kind is SpecError:
+        assert f": batch {number}: " in str(error)
+    assert len(set(got)) == len(got) and set(got) <= set(range(COUNT))
+    if len(parts) == 1 and not name.startswith("shuffle"):
+        assert got == list(range(len(got))) and len(got) <= bad
     assert feed_threads() == []
 
 
@@ -131,19 +149,6 @@ def test_a_failing_put_reaches_the_user(graph: Any) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="too large"), staging.StagingSession() as sess:
         while True:
             assert sess.run(x)[0] < 5
-    assert feed_threads() == []
-
-
-def test_a_failing_worker_of_a_parallel_map_reaches_the_user(graph: Any) -> None:
-    numbers = tf.data.Dataset.range(1, 100)
-    checked = numbers.map(lambda n: tf.debugging.check_numerics(1.0 / tf.cast(n - 7, tf.float32), "by zero"), 2)
-    x = staging.staged(checked)
-    got = 0
-    with pytest.raises(tf.errors.InvalidArgumentError, match="by zero"), staging.StagingSession() as sess:
-        while True:
-            sess.run(x)
-            got += 1
-    assert got <= 6
     assert feed_threads() == []
 
 

@@ -66,82 +66,46 @@ def _lists(found: Any) -> Any:
     return tf.nest.map_structure(lambda each: np.asarray(each).tolist(), found)
 
 
-def staged(folder: Path, **options: Any) -> Figures:
-    """An area with feed threads."""
-    return train(staging.staged(source(), name="train", **options), folder)
+def staged(values: Any = None, **options: Any) -> Any:
+    return staging.staged(source() if values is None else values, name="train", **options)
 
 
-def lockstep(folder: Path) -> Figures:
-    """An area without a thread."""
-    return staged(folder, lockstep=True)
+def queued(**options: Any) -> Any:
+    return staging.CustomRunner(source(), name="train", **options).get_inputs()
 
 
-def several_threads(folder: Path) -> Figures:
-    """Several feed threads."""
-    return staged(folder, num_threads=3)
-
-
-def processes(folder: Path) -> Figures:
-    """A worker process."""
-    return staged(folder, num_processes=1)
-
-
-def towers(folder: Path) -> Figures:
-    """Two towers."""
-    return staged(folder, devices=["/cpu:0", "/cpu:0"])
-
-
-def of_stream(folder: Path) -> Figures:
-    """A generator."""
-    spec = {"id": tf.TensorSpec([4], tf.int64)}
-    return train(staging.staged(staging.sources.GeneratorSource(stream, spec=spec), name="train"), folder)
-
-
-def of_dataset(folder: Path) -> Figures:
-    """A dataset of TensorFlow, which shuffles."""
+def shuffled_dataset() -> Any:
     tf.set_random_seed(5)
-    dataset = tf.data.Dataset.range(60).shuffle(60, seed=3).map(lambda x: {"id": x}).batch(4).repeat()
-    return train(staging.staged(dataset, name="train"), folder)
+    return tf.data.Dataset.range(60).shuffle(60, seed=3).map(lambda x: {"id": x}).batch(4).repeat()
 
 
-def of_tensors(folder: Path) -> Figures:
-    """Batches that the graph computes."""
-    random = tf.random.uniform([4], seed=7, maxval=100, dtype=tf.int32)
-    return train(staging.staged({"id": random}, name="train"), folder)
+def odd(batch: Any, rng: Any = None) -> Any:
+    if 7 in batch["id"]:
+        raise Odd
+    return batch
 
 
-def ignored(folder: Path) -> Figures:
-    """Bad batches are skipped."""
-
-    def transform(batch: Any, rng: Any = None) -> Any:
-        if 7 in batch["id"]:
-            raise Odd
-        return batch
-
-    made = source(transform=transform)
-    return train(staging.staged(made, name="train", ignored_exception_types=(Odd,)), folder)
-
-
-def queue(folder: Path) -> Figures:
-    """A queue of batches."""
-    return train(staging.CustomRunner(source(), queue="fifo", name="train").get_inputs(), folder)
-
-
-def records(folder: Path) -> Figures:
-    """A queue of records."""
-    return train(staging.CustomRunner(source(), queue="fifo", batch_size=3, name="train").get_inputs(), folder)
-
-
-def shuffle(folder: Path) -> Figures:
-    """A shuffle queue with a hand-shake."""
-    runner = staging.CustomRunner(source(), queue="shuffle", seed=9, batch_size=4, name="train")
-    return train(runner.get_inputs(), folder)
+# Ways to feed: each makes the batches of a step.
+FEEDS: dict[str, Callable[[], Any]] = {
+    "staged": staged,
+    "lockstep": lambda: staged(lockstep=True),
+    "several_threads": lambda: staged(num_threads=3),
+    "processes": lambda: staged(num_processes=1),
+    "towers": lambda: staged(devices=["/cpu:0", "/cpu:0"]),
+    "of_stream": lambda: staged(staging.sources.GeneratorSource(stream, spec={"id": tf.TensorSpec([4], tf.int64)})),
+    "of_dataset": lambda: staged(shuffled_dataset()),
+    "of_tensors": lambda: staged({"id": tf.random.uniform([4], seed=7, maxval=100, dtype=tf.int32)}),
+    "ignored": lambda: staged(source(transform=odd), ignored_exception_types=(Odd,)),
+    "queue": lambda: queued(queue="fifo"),
+    "records": lambda: queued(queue="fifo", batch_size=3),
+    "shuffle": lambda: queued(queue="shuffle", seed=9, batch_size=4),
+}
 
 
 def chained(folder: Path) -> Figures:
     """A queue, and an area behind it."""
     made = staging.CustomRunner(source(), queue="fifo", name="queue").get_inputs()
-    figures = train(staging.staged(made, name="train"), folder)
+    figures = train(staged(made), folder)
     # How far the area has read ahead from the queue is a matter of time.
     figures["counts"] = figures["counts"][1:]
     return figures
@@ -159,7 +123,7 @@ def classic(folder: Path) -> Figures:
 
 def plain(folder: Path) -> Figures:
     """A plain session, and a callable."""
-    batch = staging.staged(source(), name="train")
+    batch = staged()
     with tf.Session() as sess:
         sess.run(tf.global_variables_initializer())
         coord = tf.train.Coordinator()
@@ -174,7 +138,7 @@ def plain(folder: Path) -> Figures:
 def monitored(folder: Path) -> Figures:
     """A MonitoredTrainingSession, whose summaries are read again."""
     tf.train.get_or_create_global_step()
-    batch = staging.staged(source(), name="train")
+    batch = staged()
     logs = folder / "logs"
     hooks = [staging.StagingHook(), staging.StagingSummaryHook(output_dir=str(logs), save_steps=2)]
     with tf.train.MonitoredTrainingSession(hooks=hooks) as sess:
@@ -186,7 +150,7 @@ def monitored(folder: Path) -> Figures:
 
 def repair(folder: Path) -> Figures:
     """Steps that fail."""
-    batch = staging.staged(source(), capacity=2, name="train")
+    batch = staged(capacity=2)
     bad = tf.placeholder_with_default(False, [])
     with tf.control_dependencies([tf.Assert(~bad, ["bad"])]):
         fine = tf.identity(batch["id"])
@@ -206,7 +170,7 @@ def cluster_of_one(folder: Path) -> Figures:
     """A cluster without other tasks."""
     cluster = staging.Cluster()
     with cluster.device_scope():
-        batch = staging.staged(source(), cluster=cluster, name="train")
+        batch = staged(cluster=cluster)
     return train(batch, folder, cluster=cluster)
 
 
@@ -223,41 +187,19 @@ def example(folder: Path) -> Figures:
     }
 
 
-WORKFLOWS: list[Callable[[Path], Figures]] = [
-    staged,
-    lockstep,
-    several_threads,
-    processes,
-    towers,
-    of_stream,
-    of_dataset,
-    of_tensors,
-    ignored,
-    queue,
-    records,
-    shuffle,
-    chained,
-    classic,
-    plain,
-    monitored,
-    repair,
-    cluster_of_one,
-    example,
-]
+WORKFLOWS: dict[str, Callable[[Path], Figures]] = {
+    **{name: lambda folder, make=make: train(make(), folder) for name, make in FEEDS.items()},
+    **{each.__name__: each for each in (chained, classic, plain, monitored, repair, cluster_of_one, example)},
+}
 
 
 def late() -> list[str]:
     """Deterministic ops are enabled when the graph is complete."""
 
-    def queued() -> Any:
-        return staging.CustomRunner(source(), queue="fifo", name="train").get_inputs()
-
     made = []
-    for build in (queued, lambda: staging.staged(source(), name="train")):
+    for name in ("queue", "staged", "lockstep"):
         with tf.Graph().as_default() as graph:
-            made.append((graph, build()))
-    with tf.Graph().as_default() as graph:
-        made.append((graph, staging.staged(source(), name="train", lockstep=True)))
+            made.append((graph, FEEDS[name]()))
     tf2.config.experimental.enable_op_determinism()
     errors = []
     for graph, batch in made:
@@ -295,26 +237,20 @@ def unseeded() -> list[Any]:
         return [error, ops, _error(build)]
 
 
-def run_all(workflows: list[Callable[[Path], Figures]], folder: Path) -> dict[str, Figures]:
-    """Run workflows in graphs of their own."""
-    found = {}
-    for workflow in workflows:
-        with tf.Graph().as_default():
-            own = folder / workflow.__name__
-            own.mkdir(parents=True)
-            found[workflow.__name__] = workflow(own)
-    return found
-
-
 def main(what: str, folder: str) -> None:
-    """Print what is asked for."""
+    """Print what is asked for, of each workflow in a graph of its own."""
     if what in ("late", "unseeded"):
         print(json.dumps({"late": late, "unseeded": unseeded}[what]()))
         return
     if what == "deterministic":
         tf2.config.experimental.enable_op_determinism()
-    wanted = [each for each in WORKFLOWS if what in (each.__name__, "ordinary", "deterministic")]
-    print(json.dumps(run_all(wanted, Path(folder))))
+    found = {}
+    for name, workflow in WORKFLOWS.items():
+        if what in (name, "ordinary", "deterministic"):
+            (own := Path(folder, name)).mkdir(parents=True)
+            with tf.Graph().as_default():
+                found[name] = workflow(own)
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

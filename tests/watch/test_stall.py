@@ -18,7 +18,6 @@ import pytest
 import tensorflow.compat.v1 as tf
 from absl import logging as absl_logging
 from stalls import LIMIT_SECS, SECS, Reports, cause_in, numbers_source, stall, watched_session
-from tensorflow.python.ops import data_flow_ops
 
 import staging_tf1 as staging
 from staging_tf1.errors import StallError
@@ -145,25 +144,6 @@ def test_the_watchdog_survives_what_it_looks_at(
             step.join()
     finally:
         absl_logging.get_absl_logger().removeHandler(logs)
-
-
-def test_a_queue_runner_of_something_else_than_a_queue(graph: Any, reports: Reports) -> None:
-    barrier = data_flow_ops.Barrier([tf.int64], name="states")
-    insert = barrier.insert_many(0, ["key"], tf.constant([1], tf.int64))
-    tf.train.add_queue_runner(tf.train.QueueRunner(barrier, [insert], close_op=tf.no_op(), cancel_op=tf.no_op()))
-    numbers = tf.FIFOQueue(4, tf.int64, [], name="numbers")
-    take = numbers.dequeue()
-    with staging.StagingSession(stall_secs=SECS, stall_raises=True) as sess:
-        assert stall(sess, take).startswith("queue 'numbers' is empty, and the graph has no op that puts")
-
-
-def test_a_queue_runner_that_is_in_no_collection(graph: Any) -> None:
-    numbers = tf.FIFOQueue(4, tf.int64, [], name="numbers")
-    tf.train.QueueRunner(numbers, [numbers.enqueue(7)])
-    take = numbers.dequeue()
-    with watched_session() as sess:
-        cause = stall(sess, take)
-    assert "'numbers' is empty, and no thread is putting into it: its thread has died or was never started" in cause
 
 
 # A missing hook.
@@ -329,19 +309,6 @@ def test_a_dataset_that_does_not_return(graph: Any) -> None:
     timer.join()
     assert cause.startswith("the ops that compute the batches of 'train' (made at test_stall.py:")
     assert "have not returned for " in cause
-
-
-def test_fewer_records_than_min_after_dequeue(graph: Any) -> None:
-    shuffled = tf.RandomShuffleQueue(200, 100, tf.int64, [], name="shuffled")
-    fill, take = shuffled.enqueue_many([np.arange(10)]), shuffled.dequeue_many(4)
-    with watched_session() as sess:
-        sess.run(fill)
-        cause = stall(sess, take)
-    assert cause == (
-        "queue 'shuffled' holds 10 elements, and a dequeue of 4 needs 104, because min_after_dequeue=100 of them must "
-        "stay; nothing adds more. Close the queue at the end of the data, put more elements, or lower "
-        "min_after_dequeue."
-    )
 
 
 def test_a_runner_that_has_not_filled_its_queue(graph: Any) -> None:

@@ -4,76 +4,129 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from stalls import LIMIT_SECS, SECS, Reports, cause_in, numbers_source, stall, watched_session
+from tensorflow.python.ops import data_flow_ops
 
 import staging_tf1 as staging
 from staging_tf1.arguments import stall_secs_or_default
 from staging_tf1.errors import StallError
 
-# Areas.
+MADE = r"area 'StagingArea' \(made at test_stall_stores.py:\d+\) "
+PUTS = "is full (2 of 2), and this run puts into it, but "
+WARM_UP = (
+    "is empty: this run gets from it, and nothing puts into it. Run its put once before the first step (the warm-up), "
+    "then fetch put and get in every step."
+)
 
 
-def test_an_area_put_but_never_got(graph: Any) -> None:
+def put_but_never_got() -> tuple[list[Any], Any]:
+    put = staging.StagingArea([tf.int64], [[]], capacity=2).put([7])
+    return [put, put], put
+
+
+def get_is_never_run() -> tuple[list[Any], Any]:
     area = staging.StagingArea([tf.int64], [[]], capacity=2)
-    put = area.put([7])
-    with watched_session() as sess:
-        sess.run(put)
-        sess.run(put)
-        cause = stall(sess, put)
-    assert cause.startswith("area 'StagingArea' (made at test_stall_stores.py:")
-    assert cause.endswith(
-        "is full (2 of 2), and this run puts into it, but the graph has no op that takes elements from it. Build its "
-        "get() and run it."
-    )
+    put, _ = area.put([7]), area.get()
+    return [put, put], put
 
 
-def test_an_area_whose_get_is_never_run(graph: Any) -> None:
-    area = staging.StagingArea([tf.int64], [[]], capacity=1)
-    put = area.put([7])
-    area.get()
-    with watched_session() as sess:
-        sess.run(put)
-        cause = stall(sess, put)
-    assert "is full (1 of 1), and this run puts into it, but nothing takes elements from it. After the warm" in cause
+def got_but_never_put() -> tuple[list[Any], Any]:
+    return [], staging.StagingArea([tf.int64], [[]]).get()
 
 
-def test_an_area_got_but_never_put(graph: Any) -> None:
-    area = staging.StagingArea([tf.int64], [[]], shared_name="train")
-    got = area.get()
-    with watched_session() as sess:
-        cause = stall(sess, got)
-    assert cause.endswith(
-        "is empty, and the graph has no op that puts into it. Build its put(), and run it once before the first step."
-    )
+def without_a_warm_up() -> tuple[list[Any], Any]:
+    area = staging.StagingArea([tf.int64], [[]])
+    area.put([7])
+    return [], area.get()
+
+
+def by_key(take: Callable[[Any], Any]) -> Callable[[], tuple[list[Any], Any]]:
+    def make() -> tuple[list[Any], Any]:
+        area = staging.MapStagingArea([tf.int64, tf.string], [[], []])
+        area.put(1, [7, "a"])
+        return [], take(area)
+
+    return make
+
+
+def fewer_than_must_stay() -> tuple[list[Any], Any]:
+    shuffled = tf.RandomShuffleQueue(200, 100, tf.int64, [], name="shuffled")
+    return [shuffled.enqueue_many([np.arange(10)])], shuffled.dequeue_many(4)
+
+
+def runner_in_no_collection() -> tuple[list[Any], Any]:
+    numbers = tf.FIFOQueue(4, tf.int64, [], name="numbers")
+    tf.train.QueueRunner(numbers, [numbers.enqueue(7)])
+    return [], numbers.dequeue()
+
+
+def runner_of_no_queue() -> tuple[list[Any], Any]:
+    barrier = data_flow_ops.Barrier([tf.int64], name="states")
+    insert = barrier.insert_many(0, ["key"], tf.constant([1], tf.int64))
+    tf.train.add_queue_runner(tf.train.QueueRunner(barrier, [insert], close_op=tf.no_op(), cancel_op=tf.no_op()))
+    return [], tf.FIFOQueue(4, tf.int64, [], name="numbers").dequeue()
+
+
+def dead_feeder() -> tuple[list[Any], Any]:
+    numbers = tf.FIFOQueue(4, tf.int64, [], name="numbers")
+    put, take = numbers.enqueue(7), numbers.dequeue()
+    return [put, take], take
+
+
+# What is run first, and what then stalls; the cause, as a regular expression of its beginning, and its end.
+STALLED: dict[Callable[[], tuple[list[Any], Any]], tuple[str, str]] = {
+    put_but_never_got: (
+        MADE,
+        PUTS + "the graph has no op that takes elements from it. Build its get() and run it.",
+    ),
+    get_is_never_run: (
+        MADE,
+        PUTS + "nothing takes elements from it. After the warm-up, fetch the get in every run that puts: "
+        "sess.run([train_op, put]).",
+    ),
+    got_but_never_put: (
+        MADE,
+        "is empty, and the graph has no op that puts into it. Build its put(), and run it once before the first step.",
+    ),
+    without_a_warm_up: (MADE, WARM_UP),
+    by_key(lambda area: area.get(5)[1]): ("area 'MapStagingArea'", WARM_UP),
+    by_key(lambda area: area.get()[1]): ("area 'MapStagingArea'", WARM_UP),
+    by_key(lambda area: area.peek(5)[0]): ("area 'MapStagingArea'", WARM_UP),
+    fewer_than_must_stay: (
+        "queue 'shuffled' ",
+        "holds 10 elements, and a dequeue of 4 needs 104, because min_after_dequeue=100 of them must stay; nothing "
+        "adds more. Close the queue at the end of the data, put more elements, or lower min_after_dequeue.",
+    ),
+    runner_in_no_collection: (
+        "queue 'numbers' is empty, and no thread is putting into it: its thread has died or was never started",
+        "",
+    ),
+    runner_of_no_queue: ("queue 'numbers' is empty, and the graph has no op that puts", ""),
+    dead_feeder: (
+        "queue 'numbers' is empty, and no thread is putting into it: its thread has died or was never started.",
+        "",
+    ),
+}
 
 
 @pytest.mark.parametrize("threads", [0, 1])
-def test_an_area_without_a_warm_up(graph: Any, threads: int) -> None:
-    area = staging.StagingArea([tf.int64], [[]])
-    area.put([7])
-    got = area.get()
-    # With one thread in the pool, the get occupies it; the report must still come.
+@pytest.mark.parametrize("make", STALLED)
+@pytest.mark.thinned
+def test_the_report_of_a_store(graph: Any, make: Callable[[], tuple[list[Any], Any]], threads: int) -> None:
+    first, stalled = make()
+    # With one thread in the pool, a get occupies it; the report must still come.
     with watched_session(config=tf.ConfigProto(inter_op_parallelism_threads=threads)) as sess:
-        cause = stall(sess, got)
-    assert cause.endswith(
-        "is empty: this run gets from it, and nothing puts into it. Run its put once before the first step (the "
-        "warm-up), then fetch put and get in every step."
-    )
-
-
-@pytest.mark.parametrize("how", ["get", "get any", "peek"])
-def test_a_get_by_key_is_ended(graph: Any, how: str) -> None:
-    area = staging.MapStagingArea([tf.int64, tf.string], [[], []])
-    area.put(1, [7, "a"])
-    got = area.peek(5) if how == "peek" else area.get(5) if how == "get" else area.get()
-    with watched_session() as sess:
-        cause = stall(sess, got[0] if how == "peek" else got[1])
-    assert "is empty: this run gets from it, and nothing puts into it." in cause
+        for fetches in first:
+            sess.run(fetches)
+        cause = stall(sess, stalled)
+    begins, ends = STALLED[make]
+    assert re.match(begins, cause) and cause.endswith(ends), cause
 
 
 def test_an_accumulator_is_explained(graph: Any, reports: Reports) -> None:
@@ -88,20 +141,6 @@ def test_an_accumulator_is_explained(graph: Any, reports: Reports) -> None:
 
 
 # Feeders that have ended, and towers that are not fetched.
-
-
-def test_a_dead_feeder_of_a_queue_filled_by_hand(graph: Any) -> None:
-    numbers = tf.FIFOQueue(4, tf.int64, [], name="numbers")
-    put, take = numbers.enqueue(7), numbers.dequeue()
-    with watched_session() as sess:
-        feeder = threading.Thread(target=sess.run, args=(put,))
-        feeder.start()
-        sess.run(take)
-        feeder.join()
-        cause = stall(sess, take)
-    assert cause.startswith(
-        "queue 'numbers' is empty, and no thread is putting into it: its thread has died or was never started. Start it"
-    )
 
 
 def test_a_dead_queue_runner_says_what_it_died_of(graph: Any, monkeypatch: pytest.MonkeyPatch) -> None:
