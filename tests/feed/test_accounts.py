@@ -102,19 +102,6 @@ def test_what_no_step_that_succeeded_took_went_to_failed_ones(steps: list[tuple[
         assert by_name(accounts) == expected
 
 
-def test_a_step_that_fails_before_it_takes_costs_no_batch(graph: Any) -> None:
-    with tf.Session() as sess:
-        played = Steps(graph, sess)
-        accounts = Accounts(sess)
-        step_succeeded(accounts, played.take(EVERY))
-        for _ in range(3):
-            step_failed(accounts, frozenset(played.sinks))
-            accounts.settle()
-        step_succeeded(accounts, played.take(EVERY))
-        accounts.settle()
-        assert by_name(accounts) == {}
-
-
 class Played:
     """A step of a script: begins, takes its batches, ends well or not; or fails before it takes."""
 
@@ -251,21 +238,6 @@ def test_a_late_error_does_not_get_the_batch_of_a_later_step(graph: Any) -> None
     assert not getattr(errors[0], "__notes__", ())
 
 
-def test_batches_of_several_failed_steps_may_be_found_at_once(graph: Any) -> None:
-    with tf.Session() as sess:
-        played = Steps(graph, sess)
-        accounts = Accounts(sess)
-        step_succeeded(accounts, played.take(EVERY))
-        under_way = [begun(accounts, frozenset(played.sinks[1:])), begun(accounts, frozenset(played.sinks))]
-        played.take(frozenset([1]))
-        played.take(EVERY)
-        for run in under_way:
-            accounts.failed(run, RuntimeError())
-        accounts.settle()
-        assert by_name(accounts) == {"x/0": [1]}
-        assert [accounts.count_failed(sink) for sink in played.sinks] == [1, 2]
-
-
 def test_each_session_has_failed_batches_of_its_own(graph: Any) -> None:
     with tf.Session() as sess:
         played = Steps(graph, sess)
@@ -276,15 +248,6 @@ def test_each_session_has_failed_batches_of_its_own(graph: Any) -> None:
         step_failed(accounts, frozenset(played.sinks))
         accounts.settle()
         assert by_name(accounts) == {}
-
-
-def test_without_areas_there_is_nothing_to_settle(graph: Any) -> None:
-    tf.no_op()
-    with tf.Session() as sess:
-        accounts = Accounts(sess)
-        step_succeeded(accounts, frozenset())
-        accounts.settle()
-        assert accounts.numbers == {}
 
 
 @pytest.mark.parametrize("lockstep", [False, True])

@@ -249,17 +249,6 @@ def test_a_start_that_is_interrupted_leaves_no_thread(graph: Any, monkeypatch: A
     assert not feed_threads()
 
 
-def test_stats_count_what_was_delivered(graph: Any) -> None:
-    x = staging.staged(numbers(10, 2), name="train")
-    with staging.StagingSession() as sess:
-        while not sess.should_stop():
-            sess.run(x)
-    (stats,) = sess.stats()
-    assert (stats.name, stats.batches, stats.records, stats.bytes) == ("train", 5, 10, 80)
-    assert 0 <= stats.occupancy <= stats.capacity == 2 and stats.wait_secs >= 0
-    assert str(stats).startswith("train: 5 batches, 80 bytes; steps waited ")
-
-
 def test_drain_ends_an_endless_source(graph: Any) -> None:
     x = staging.staged(numbers(), capacity=3)
     with staging.StagingSession() as sess:

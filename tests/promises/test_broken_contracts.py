@@ -121,28 +121,6 @@ def test_a_generator_object_feeds_one_pipeline_only(graph: Any, wrapped: bool, s
         both()
 
 
-@pytest.mark.parametrize(
-    "value, text",
-    [
-        ([np.uint64(2**60 + 1), 7], None),
-        ([2**60 + 1, -7], None),
-        ([2**63, -1], "no integer dtype holds both"),
-        ([2**53 + 1, 0.5], None),
-    ],
-)
-def test_integers_in_lists_keep_their_digits(value: list[Any], text: str | None) -> None:
-    from staging_tf1.spec.arrays import as_array
-
-    if text is None and not any(isinstance(each, float) for each in value):
-        try:
-            assert as_array(value, None, "x").tolist() == [int(each) for each in value]
-        except SpecError as error:
-            assert "no integer dtype holds both" in str(error)
-    elif text is not None:
-        with pytest.raises(SpecError, match=text):
-            as_array(value, None, "x")
-
-
 # Sizes that a source reports.
 
 

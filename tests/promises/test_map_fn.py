@@ -325,14 +325,6 @@ def test_its_batch_can_be_skipped(graph: Any, options: dict[str, Any]) -> None:
     assert sorted(got) == [0, 1, 2, 4, 5]
 
 
-def test_no_more_than_the_limit_is_skipped(graph: Any) -> None:
-    options = dict(ignored_exception_types=tf.errors.InvalidArgumentError, max_ignored=0)
-    x = staging.staged(ArraySource(np.arange(6), batch_size=1, epochs=1), map_fn=not_three, **options)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="failed for batch 3"), staging.StagingSession() as sess:
-        while True:
-            sess.run(x)
-
-
 def test_it_cannot_end_the_data(graph: Any) -> None:
     def ends(batch: Any) -> Any:
         return tf.numpy_function(lambda values: next(iter(())), [batch], tf.int64)

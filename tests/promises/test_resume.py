@@ -162,12 +162,6 @@ def test_the_parts_of_a_run_are_the_whole(tmp_path: Path, kind: str, way: str) -
     assert resumed_steps(tmp_path, make(), None, **options) == [], "nothing is left"
 
 
-def test_another_word_for_resume_is_refused(graph: Any) -> None:
-    with pytest.raises(ValueError) as caught:
-        staging.staged(source(), resume="yes")
-    assert str(caught.value) == "staged() got resume='yes', expected 'exact', 'ignore' or 'restart'."
-
-
 @pytest.mark.parametrize("make", ["staged", "CustomRunner", "CustomRunner of arrays", "restart"])
 def test_what_begins_anew_says_so(graph: Any, tmp_path: Path, caplog: Any, make: str) -> None:
     def batches() -> Iterator[Any]:

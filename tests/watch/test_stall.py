@@ -149,13 +149,6 @@ def test_the_watchdog_survives_what_it_looks_at(
 # A missing hook.
 
 
-def test_lockstep_without_the_hook_fails_at_once(graph: Any) -> None:
-    x = staging.staged(numbers_source(), lockstep=True, name="train")
-    with pytest.raises(tf.errors.InvalidArgumentError, match="Use StagingSession or StagingHook"):
-        with tf.train.MonitoredTrainingSession() as sess:
-            sess.run(x)
-
-
 def test_lockstep_in_a_raw_session(graph: Any) -> None:
     x = staging.staged(numbers_source(), lockstep=True, name="train")
 
@@ -253,20 +246,6 @@ def test_a_stall_in_lockstep_is_raised_after_the_read(graph: Any, reports: Repor
     assert returned.is_set() and caught.value.report == reports.texts.get_nowait()
     cause = cause_in(caught.value.report)
     assert re.search(r"is stuck: feed thread 'lockstep:train' has been in it for \d+\.\d s", cause)
-
-
-def test_a_source_that_never_made_a_batch(graph: Any) -> None:
-    given = threading.Event()
-
-    def late() -> Iterator[Any]:
-        given.wait(LIMIT_SECS)
-        yield np.zeros(2)
-
-    x = staging.staged(staging.sources.GeneratorSource(late, spec=tf.TensorSpec([2], tf.float64)), name="train")
-    with watched_session() as sess:
-        cause = stall(sess, x)
-        given.set()
-    assert "is stuck" in cause and "and has not returned its first batch" in cause
 
 
 def test_a_source_slower_than_the_step(graph: Any, reports: Reports) -> None:
