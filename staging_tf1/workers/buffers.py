@@ -16,17 +16,17 @@ import numpy as np
 from staging_tf1.errors import SourceError
 from staging_tf1.sources.aligned import Loan
 from staging_tf1.workers.arena import mapped, rounded
-from staging_tf1.workers.channel import PeerGone
+from staging_tf1.workers.lanes import PeerGone
 
-__all__ = ["Buffer", "Buffers", "BuffersClosed", "Credit", "Lent"]
+__all__ = ["Buffer", "Buffers", "Lent", "PoolStopped"]
 
 _PAGE = mmap.PAGESIZE
 # The size of a buffer if the size of a batch is unknown. Memory that is not written to takes no room.
 _FIRST_BYTES = 1 << 20
 
 
-class BuffersClosed(Exception):
-    """The pool was stopped while a thread waited for a buffer."""
+class PoolStopped(Exception):
+    """The pool was stopped while a thread waited for a batch."""
 
 
 class Lent(np.ndarray[Any, Any]):
@@ -41,10 +41,12 @@ class Buffer:
       size: in bytes.
       owner: the worker that maps it.
       descriptor: for the worker, until it has been sent; then -1.
+      place: that of its batch in the order of delivery; None if the buffer is free.
     """
 
     def __init__(self, number: int, size: int, owner: Any) -> None:
         self.number, self.size, self.owner = number, size, owner
+        self.place: int | None = None
         self.descriptor = os.memfd_create("staging_tf1 batch")
         try:
             os.ftruncate(self.descriptor, size)
@@ -67,50 +69,56 @@ class Buffer:
 class Buffers:
     """All buffers of one pool. Thread-safe.
 
+    A limit bounds the batches in flight. They get memory in the order in which their numbers were drawn, so a batch
+    never waits for memory that a later one holds until it is delivered. Only a batch that outgrows its buffer may meet
+    such ones: the earliest batch may exceed the limit. No other batch may, so the excess is at most one buffer.
+
     Args:
-      limit: the most bytes of all buffers together, which the earliest batch may exceed; 0 is no limit.
+      limit: the most bytes of all buffers together; 0 is no limit.
       expected: the bytes of a batch; None if unknown.
       pool: the pool, for messages.
+
+    Attributes:
+      most_bytes: the most bytes that the buffers had together.
     """
 
     def __init__(self, limit: int, expected: int | None, pool: str) -> None:
         self._limit, self._pool = limit, pool
-        self._credit = Credit(limit) if limit else None
         unknown = min(_FIRST_BYTES, limit // 16) if limit else _FIRST_BYTES
-        self._wanted = self._fitted(unknown if expected is None else expected + _PAGE)
-        self._returned: SimpleQueue[Loan | None] = SimpleQueue()
+        # The size of the next buffer.
+        self._size = self._fitted(unknown if expected is None else expected + _PAGE)
+        self.most_bytes = 0
+        self._numbers = itertools.count(1)
+        # All that are not dropped, by number.
+        self._all: dict[int, Buffer] = {}
         self._free: dict[Any, list[Buffer]] = {}
         # By the number of the buffer. If a buffer held its own loan, only the garbage collector could free both.
         self._lent: dict[int, Loan] = {}
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        self._numbers = 0
-        self._nbytes = self._most = 0
+        self._returned: SimpleQueue[Loan | None] = SimpleQueue()
+        # The place of each batch that was drawn and is not done, the earliest first.
+        self._places: dict[int, int] = {}
+        self._drawn = itertools.count()
+        self._changed = threading.Condition()
         # Dropped buffers that their workers must still forget.
         self._forgotten: list[Buffer] = []
-        self._waiting = 0
         self._has_listener = self._closed = False
-
-    @property
-    def most_bytes(self) -> int:
-        """The most bytes that the buffers had together."""
-        return self._most
 
     def draw(self, batch: int) -> None:
         """Note that a batch is next in the order of delivery. May be called again for the same batch."""
-        if self._credit is not None:
-            with self._lock:
-                self._credit.draw(batch)
+        if self._limit:
+            with self._changed:
+                if batch not in self._places:
+                    self._places[batch] = next(self._drawn)
 
     def done(self, batch: int) -> None:
-        """Note that a drawn batch needs no buffer any more."""
-        if self._credit is not None:
+        """Note that a drawn batch needs no other buffer."""
+        if self._limit:
             with self._changed:
-                self._credit.done(batch)
+                self._places.pop(batch, None)
                 self._wake()
 
     def take(self, owner: Any, batch: int, least: int = 0, wanted: int = 0) -> tuple[Buffer, list[Buffer]]:
-        """Take a buffer of a worker for a batch. With a limit, waits for memory, in the order of `draw`.
+        """Take a buffer of a worker for a batch. With a limit, waits for memory.
 
         Args:
           owner: the worker.
@@ -122,7 +130,7 @@ class Buffers:
           The buffer, and buffers that their workers should forget.
 
         Raises:
-          BuffersClosed: `close` was called.
+          PoolStopped: `close` was called.
           PeerGone: the worker has ended.
           SourceError: the batch is larger than the limit.
         """
@@ -131,15 +139,19 @@ class Buffers:
                 f"{self._pool}: batch {batch} needs {least:,} bytes of shared memory, but memory_limit is "
                 f"{self._limit:,}. Raise memory_limit, or make smaller batches."
             )
-        with self._lock:
-            if least:
-                fits = not self._limit or _paged(wanted) <= self._limit
-                self._wanted = max(self._wanted, self._fitted(least), _paged(wanted) if fits else 0)
+        with self._changed:
+            fits = not self._limit or _paged(wanted) <= self._limit
+            self._size = max(self._size, self._fitted(least), _paged(wanted) if fits else 0)
             self._sweep()
-            self._wake()
-            while (buffer := self._try_take(owner, batch)) is None:
+            while (free := self._free_of(owner)) is None or not self._may_take(batch):
                 self._wait()
-            # The next batch in the order may have waited for this one.
+            buffer = next((fitting for fitting in reversed(free) if fitting.size >= self._size), None)
+            if buffer is None:
+                buffer = self._new(owner)
+            else:
+                free.remove(buffer)
+            buffer.place = self._places.get(batch, 0)
+            # It may be the turn of the next batch in the order.
             self._wake()
             forgotten, self._forgotten = self._forgotten, []
             return buffer, forgotten
@@ -148,33 +160,31 @@ class Buffers:
         """Lend the memory of a buffer that holds a batch. It is free again when all arrays in it have been freed."""
         memory = buffer.lend()
         # Without the lock, because every batch comes through here.
-        if self._closed:
-            return memory
-        self._lent[buffer.number] = loan = Loan(memory, self._returned.put)
-        loan.lent = buffer
+        if not self._closed:
+            self._lent[buffer.number] = loan = Loan(memory, self._returned.put)
+            loan.lent = buffer
         return memory
 
-    def given_up(self, batch: int, unused: Buffer | None = None) -> None:
-        """Note that a batch has no buffer. `unused` is returned."""
+    def give_back(self, buffer: Buffer) -> None:
+        """Take back a buffer that has no batch."""
         with self._changed:
-            if self._credit is not None:
-                self._credit.lose(batch)
-            if unused is not None:
-                self._put_back(unused)
+            self._put_back(buffer)
             self._wake()
 
-    def drop(self, buffer: Buffer, batch: int) -> None:
+    def drop(self, buffer: Buffer) -> None:
         """Drop a buffer that is too small for its batch.
 
         Do not free it: the retry might get the same buffer, whose size suffices, but whose gaps between the source's
         arrays do not. So each attempt drops a buffer, until the batch gets a new one, which is empty.
         """
         with self._changed:
-            if self._credit is not None:
-                self._credit.give_back(buffer.number)
-                self._credit.lose(batch)
             self._drop(buffer)
             self._wake()
+
+    def add_owner(self, owner: Any) -> None:
+        """Let a worker have buffers."""
+        with self._changed:
+            self._free[owner] = []
 
     def forget(self, owner: Any) -> None:
         """Drop the buffers of a worker that has ended. Those in use are dropped when they are returned."""
@@ -183,99 +193,94 @@ class Buffers:
                 self._drop(buffer)
             self._wake()
 
-    def add_owner(self, owner: Any) -> None:
-        """Let a worker have buffers."""
-        with self._changed:
-            self._free[owner] = []
-
     def close(self) -> None:
-        """Wake all waiting threads, and drop all free buffers."""
+        """Wake all waiting threads, and drop all buffers. What is in use is freed with its arrays."""
         with self._changed:
             self._sweep()
             self._closed = True
-            # What is in use is freed with its arrays.
             self._lent.clear()
-            for owner in list(self._free):
-                for buffer in self._free.pop(owner):
-                    self._drop(buffer)
+            for free in self._free.values():
+                for buffer in free:
+                    buffer.sent()
+            self._free.clear()
+            self._all.clear()
             self._wake()
 
-    def _try_take(self, owner: Any, batch: int) -> Buffer | None:
+    def _free_of(self, owner: Any) -> list[Buffer]:
         if self._closed:
-            raise BuffersClosed
-        free = self._free.get(owner)
-        if free is None:
+            raise PoolStopped
+        if owner not in self._free:
             raise PeerGone
-        buffer = next((fitting for fitting in reversed(free) if fitting.size >= self._wanted), None)
-        if self._credit is not None and not self._credit.allows(batch, self._wanted if buffer is None else buffer.size):
-            return None
-        if buffer is None:
-            buffer = self._new(owner)
-        else:
-            free.remove(buffer)
-        if self._credit is not None:
-            self._credit.take(batch, buffer.number, buffer.size)
-        return buffer
+        return self._free[owner]
+
+    def _may_take(self, batch: int) -> bool:
+        """Whether it is the turn of a batch to get a buffer, and there is memory."""
+        if not self._limit:
+            return True
+        place = self._places[batch]
+        held = {buffer.place: buffer.size for buffer in self._all.values() if buffer.place is not None}
+        if place != next(place for place in self._places.values() if place not in held):
+            return False
+        if sum(held.values()) + self._size <= self._limit:
+            return True
+        # The program may hold its last batch until it has the next one. Any other batch is on its way to the program.
+        earlier = sum(other < place for other in held)
+        is_earliest = place == next(iter(self._places.values()))
+        return is_earliest and (not earlier or (earlier == 1 and sum(held.values()) <= self._limit))
 
     def _new(self, owner: Any) -> Buffer:
-        buffer = Buffer(self._numbers + 1, self._wanted, owner)
-        self._numbers += 1
+        buffer = Buffer(next(self._numbers), self._size, owner)
         # It replaces those that are too small, so buffers grow with the batches.
         free = self._free[owner]
         while free:
             self._drop(free.pop())
+        self._all[buffer.number] = buffer
         if self._limit:
-            self._evict(buffer.size)
-        self._nbytes += buffer.size
-        self._most = max(self._most, self._nbytes)
+            # Free buffers of other workers make room.
+            for free in self._free.values():
+                while free and self._nbytes > self._limit:
+                    self._drop(free.pop())
+        self.most_bytes = max(self.most_bytes, self._nbytes)
         return buffer
 
-    def _evict(self, nbytes: int) -> None:
-        """Drop free buffers of other workers, until the limit has room."""
-        for free in self._free.values():
-            while free and self._nbytes + nbytes > self._limit:
-                self._drop(free.pop())
-
-    def _wake(self) -> None:
-        if self._waiting:
-            self._changed.notify_all()
-            if self._has_listener:
-                self._returned.put(None)
+    @property
+    def _nbytes(self) -> int:
+        return sum(buffer.size for buffer in self._all.values())
 
     def _wait(self) -> None:
         """Wait until a buffer may have become free. One thread listens for that, and wakes the others."""
-        self._waiting += 1
+        if self._has_listener:
+            self._changed.wait()
+            return
+        self._has_listener = True
+        self._changed.release()
         try:
-            if self._has_listener:
-                self._changed.wait()
-                return
-            self._has_listener = True
-            self._changed.release()
-            try:
-                loan = self._returned.get()
-            finally:
-                self._changed.acquire()
-                self._has_listener = False
-            if loan is not None:
-                self._put_back(loan.lent)
-            self._sweep()
-            self._changed.notify_all()
+            loan = self._returned.get()
         finally:
-            self._waiting -= 1
+            self._changed.acquire()
+            self._has_listener = False
+            self._changed.notify_all()
+        if loan is not None:
+            self._put_back(loan.lent)
+
+    def _wake(self) -> None:
+        if self._has_listener:
+            self._returned.put(None)
 
     def _sweep(self) -> None:
-        """Take back all buffers that were returned. It may take the listener's wake-up, so `_wake` must follow."""
+        """Take back all buffers that were returned."""
         with contextlib.suppress(Empty):
             # Checking first is cheaper than the exception.
             while not self._returned.empty():
                 loan = self._returned.get_nowait()
                 if loan is not None:
                     self._put_back(loan.lent)
+        # The listener's wake-up may have been among them.
+        self._wake()
 
     def _put_back(self, buffer: Buffer) -> None:
         self._lent.pop(buffer.number, None)
-        if self._credit is not None:
-            self._credit.give_back(buffer.number)
+        buffer.place = None
         if buffer.owner in self._free:
             self._free[buffer.owner].append(buffer)
         else:
@@ -283,7 +288,7 @@ class Buffers:
 
     def _drop(self, buffer: Buffer) -> None:
         buffer.sent()
-        self._nbytes -= buffer.size
+        self._all.pop(buffer.number, None)
         if buffer.owner in self._free:
             self._forgotten.append(buffer)
 
@@ -296,68 +301,3 @@ def _paged(nbytes: int) -> int:
     """Round up to a whole number of pages, in steps of a sixteenth: batches of similar sizes share buffers."""
     step = max(_PAGE, 1 << max(0, rounded(nbytes).bit_length() - 4))
     return max(_PAGE, -(-nbytes // step) * step)
-
-
-class Credit:
-    """Grants memory to batches in the order in which their numbers were drawn. Not thread-safe.
-
-    Batches are delivered in that order, so a later batch keeps its memory until the earlier ones are delivered. The
-    earliest batch without memory must not wait for that: it may exceed the limit. No other batch may, so the excess is
-    at most one batch.
-
-    Args:
-      limit: in bytes.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        # The place in the order of each batch that was drawn and is not done.
-        self._places: dict[int, int] = {}
-        self._drawn = itertools.count()
-        # The places of those that have no buffer.
-        self._without: set[int] = set()
-        # By buffer in use: the place of its batch, and its bytes.
-        self._held: dict[int, tuple[int, int]] = {}
-        self._nbytes = 0
-
-    def draw(self, batch: int) -> None:
-        """Give a batch the next place, unless it has one."""
-        if batch not in self._places:
-            self._places[batch] = place = next(self._drawn)
-            self._without.add(place)
-
-    def done(self, batch: int) -> None:
-        """Take back the place of a batch that needs no other buffer."""
-        place = self._places.pop(batch, None)
-        if place is not None:
-            self._without.discard(place)
-
-    def allows(self, batch: int, nbytes: int) -> bool:
-        """Whether a batch may have a buffer of `nbytes` now."""
-        place = self._places[batch]
-        if place != min(self._without):
-            return False
-        if self._nbytes + nbytes <= self.limit:
-            return True
-        if place != min(self._places.values()):
-            # An earlier batch has a buffer, which may turn out to be too small.
-            return False
-        earlier = sum(other < place for other, _ in self._held.values())
-        # The program may hold its last batch until it has the next one. Any other batch is on its way to the program.
-        return earlier == 0 or (earlier == 1 and self._nbytes <= self.limit)
-
-    def take(self, batch: int, buffer: int, nbytes: int) -> None:
-        """Count a buffer as in use by a batch."""
-        place = self._places[batch]
-        self._without.discard(place)
-        self._held[buffer] = place, nbytes
-        self._nbytes += nbytes
-
-    def give_back(self, buffer: int) -> None:
-        """Count a buffer as free."""
-        self._nbytes -= self._held.pop(buffer, (0, 0))[1]
-
-    def lose(self, batch: int) -> None:
-        """Note that a batch has no buffer: it was too small, or its worker has died."""
-        if batch in self._places:
-            self._without.add(self._places[batch])

@@ -1,4 +1,4 @@
-"""Exceptions of a worker's source in the training process: of the same type, with the worker's traceback."""
+"""Exceptions of a worker's source in the training process: of the same type, with the worker's traceback as text."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import builtins
 import contextlib
 import io
 import pickle
-import sys
 import traceback
 import types
-from typing import Any
+from typing import Any, cast
 
 from staging_tf1.errors import SourceError
 from staging_tf1.workers.by_value import ByValuePickler, class_of, number_of
 
-__all__ = ["CannotStart", "WorkerTraceback", "cannot_start", "described", "raised"]
+__all__ = ["CannotStart", "WorkerTraceback", "cannot_load", "cannot_start", "described", "raised"]
 
 # Python 3.10 has no groups.
 _GROUP: Any = getattr(builtins, "BaseExceptionGroup", ())
@@ -35,10 +34,21 @@ def cannot_start(owner: str, error: Exception, action: str = "start worker proce
     return CannotStart(f"'{owner}': cannot {action}: {type(error).__name__}: {error}. {cure}")
 
 
+def cannot_load(worker: str, error: BaseException) -> CannotStart:
+    """Return the error of a worker that raised `error` when it loaded the source."""
+    cannot = CannotStart(
+        f"worker process '{worker}' cannot load the source: {type(error).__name__}: {error}. A worker imports the "
+        f"modules that the source was defined in, with this process's sys.path and working directory. Fix that "
+        f"exception, or use num_threads= instead."
+    )
+    cannot.__cause__ = error.__cause__
+    return cannot
+
+
 class WorkerTraceback(Exception):
     """The traceback in the worker process, as text: the `__cause__` of an exception raised there.
 
-    If that exception has a cause or context, this is the `__cause__` of the first in the chain.
+    The text has the causes of the exception, too.
     """
 
     def __str__(self) -> str:
@@ -46,47 +56,27 @@ class WorkerTraceback(Exception):
 
 
 def described(error: BaseException) -> bytes:
-    """Pickle an exception with its causes, and its traceback as text.
+    """Pickle an exception, and its traceback and causes as text.
 
     Its constructor and its `__reduce__` are not used, as they may take other arguments than `args`. Values that cannot
     be pickled become `Unsent`.
     """
     text = "".join(traceback.format_exception(error))
-    payload = b""
-    for pickler in (_Failure, _PlainFailure):
-        file = io.BytesIO()
-        try:
-            pickler(file, 5).dump(error)
-            if type(pickle.loads(file.getvalue())) is type(error):
-                payload = file.getvalue()
-                break
-        except Exception:
-            continue
-    return pickle.dumps((payload, f"{type(error).__name__}: {_text(error, str)}", text))
+    pickled = b""
+    with contextlib.suppress(Exception):
+        pickled = _pickled(error)
+    return pickle.dumps((pickled, f"{type(error).__name__}: {_text(error, str)}", text))
 
 
-def raised(payload: Any, worker: str) -> BaseException:
+def raised(payload: bytes, worker: str) -> BaseException:
     """Return the exception of `described`; a SourceError that names its type if it cannot be made here."""
     pickled, message, text = pickle.loads(payload)
-    loaded: Any = None
-    # Its class, or that of a value, may not load here.
+    error: BaseException = SourceError(f"the source raised, in a worker process: {message}")
+    # Its class may not load here.
     with contextlib.suppress(Exception):
-        loaded = pickle.loads(pickled)
-    lost = SourceError(f"the source raised, in a worker process: {message}")
-    error = loaded if isinstance(loaded, BaseException) else lost
-    _first(error).__cause__ = WorkerTraceback(f"in worker process '{worker}':\n{text}")
+        error = pickle.loads(pickled)
+    error.__cause__ = WorkerTraceback(f"in worker process '{worker}':\n{text}")
     return error
-
-
-def _first(error: BaseException) -> BaseException:
-    """Return the exception that a traceback of `error` would begin with."""
-    seen = {id(error)}
-    while True:
-        before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-        if before is None or id(before) in seen:
-            return error
-        seen.add(id(before))
-        error = before
 
 
 class Unsent:
@@ -105,47 +95,30 @@ class Unsent:
         raise AttributeError(f"no attribute {name!r}: the value could not be moved from the worker process")
 
 
-class _Failure(ByValuePickler):
-    """Pickles an exception by its state, with the values that it holds."""
-
-    _with_causes = True
-    # How many exceptions, such as those of a chain, may be nested.
-    _left = sys.maxsize
-
+class _Pickler(ByValuePickler):
     def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, BaseException) and self._left:
-            self._left -= 1
-            group = (value.message, list(value.exceptions)) if isinstance(value, _GROUP) else ()
-            return _without_init, (type(value), *group), _state(value, self._with_causes), None, None, _restore
+        if isinstance(value, io.IOBase):
+            raise pickle.PicklingError("cloudpickle would read the rest of the file")
+        if isinstance(value, BaseException):
+            return _remade, _state(value)
         if isinstance(value, type) and (number := number_of(value)) is not None:
             return class_of, (number,)
-        if isinstance(value, (type, types.FunctionType, types.CodeType)):
-            return super().reducer_override(value)
-        return self._value(value)
-
-    def _value(self, value: Any) -> Any:
-        if isinstance(value, io.IOBase):  # of which cloudpickle would read the rest
-            return _unsent(value)
-        reduce = self.dispatch_table.get(type(value))
-        try:
-            return value.__reduce_ex__(5) if reduce is None else reduce(value)
-        except Exception:
-            return _unsent(value)
+        return super().reducer_override(value)
 
 
-class _PlainFailure(_Failure):
-    """The same without other objects, which may be pickled and yet not load, and with few nested exceptions."""
-
-    _with_causes = False
-    _left = 50
-
-    def _value(self, value: Any) -> Any:
-        # The table has the parts of functions and classes.
-        return super()._value(value) if type(value) in self.dispatch_table else _unsent(value)
+def _pickled(value: Any) -> bytes:
+    file = io.BytesIO()
+    _Pickler(file, 5).dump(value)
+    return file.getvalue()
 
 
-def _unsent(value: Any) -> Any:
-    return Unsent, (_text(value, repr), _text(value, str))
+def _sent(value: Any) -> bytes:
+    try:
+        pickled = _pickled(value)
+        pickle.loads(pickled)
+        return pickled
+    except Exception:
+        return pickle.dumps(Unsent(_text(value, repr), _text(value, str)))
 
 
 def _text(value: Any, show: Any) -> str:
@@ -155,41 +128,47 @@ def _text(value: Any, show: Any) -> str:
         return f"(its text raises {type(failure).__name__})"
 
 
-def _state(error: BaseException, with_causes: bool) -> Any:
+def _state(error: BaseException) -> tuple[Any, ...]:
+    """Return the arguments of `_remade`. Each value is pickled by itself, so a bad one costs no other."""
     members = {}
     for name, member in _members(type(error)).items():
         # An attribute that was never set, or does not apply to this error.
         with contextlib.suppress(AttributeError):
-            members[name] = member.__get__(error)
-    causes = (error.__cause__, error.__context__) if with_causes else (None, None)
-    return members, vars(error), causes, error.__suppress_context__
+            members[name] = _sent(member.__get__(error))
+    attributes = {name: _sent(value) for name, value in vars(error).items()}
+    group = (error.message, list(error.exceptions)) if isinstance(error, _GROUP) else ()
+    return type(error), group, list(map(_sent, error.args)), members, attributes
 
 
-def _without_init(kind: type[BaseException], *group: Any) -> BaseException:
-    native: Any = kind
+def _remade(
+    kind: Any, group: Any, args: list[bytes], members: dict[str, bytes], attributes: dict[str, bytes]
+) -> BaseException:
+    native = kind
     while native.__flags__ & _HEAP_TYPE:
         native = native.__base__
-    error: BaseException = native.__new__(kind, *group)
-    return error
-
-
-def _restore(error: BaseException, state: Any) -> None:
-    members, attributes, (cause, context), suppress = state
-    known = _members(type(error))
-    for name, value in members.items():
-        # An OSError whose file name was set to None says "None".
-        if value is not None or known[name].__objclass__.__flags__ & _HEAP_TYPE:
-            with contextlib.suppress(AttributeError, TypeError):  # read-only
+    error: Any = native.__new__(kind, *group)
+    known = _members(kind)
+    for name, pickled in members.items():
+        with contextlib.suppress(Exception):  # read-only, or it does not load here
+            value = pickle.loads(pickled)
+            # An OSError whose file name was set to None says "None".
+            if value is not None or known[name].__objclass__.__flags__ & _HEAP_TYPE:
                 known[name].__set__(error, value)
-    vars(error).update(attributes)
-    error.__context__, error.__cause__, error.__suppress_context__ = context, cause, suppress
+    for name, pickled in attributes.items():
+        with contextlib.suppress(Exception):
+            vars(error)[name] = pickle.loads(pickled)
+    # Past a `__setattr__` of its class.
+    BaseException.args.__set__(error, tuple(map(pickle.loads, args)))  # type: ignore[attr-defined]
+    return cast(BaseException, error)
 
 
 def _members(kind: type) -> dict[str, Any]:
-    """Return what an exception holds besides its `__dict__`: `args`, `__slots__`, and fields of C."""
+    """Return what an exception holds besides `args` and its `__dict__`: `__slots__`, and fields of C."""
     return {
         name: member
         for base in reversed(kind.__mro__)
         for name, member in vars(base).items()
-        if isinstance(member, (types.MemberDescriptorType, types.GetSetDescriptorType)) and not name.startswith("__")
+        if isinstance(member, (types.MemberDescriptorType, types.GetSetDescriptorType))
+        and name != "args"
+        and not name.startswith("__")
     }

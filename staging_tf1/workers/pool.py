@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import pickle
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from staging_tf1.fork import disown_in_child
-from staging_tf1.workers.buffers import Buffers
-from staging_tf1.workers.channel import PeerGone, Start
+from staging_tf1.workers.batches import unpacked
+from staging_tf1.workers.buffers import Buffer, Buffers, PoolStopped
 from staging_tf1.workers.deaths import Deaths
-from staging_tf1.workers.failures import CannotStart, cannot_start
+from staging_tf1.workers.failures import CannotStart, cannot_load, cannot_start, raised
+from staging_tf1.workers.lanes import CannotLoad, Drop, Failed, Lane, Log, Made, Make, PeerGone, TooLarge, Warn
 from staging_tf1.workers.process import LANES_EACH, WorkerProcess, waiting_for
-from staging_tf1.workers.requests import Lane, PoolStopped, Requests
-from staging_tf1.workers.setup import Setup, Status, occupy_standard_descriptors
+from staging_tf1.workers.reports import Shown
+from staging_tf1.workers.setup import Setup, occupy_standard_descriptors
 from staging_tf1.workers.shipping import SharedShipment
 
 __all__ = ["LANES_EACH", "CannotStart", "PoolOptions", "PoolStopped", "WorkerPool"]
@@ -44,26 +43,33 @@ class PoolOptions:
     batch_bytes: int | None = None
 
 
+class _Free(NamedTuple):
+    """A lane that no thread uses, and its worker."""
+
+    worker: WorkerProcess
+    lane: Lane
+
+
 class WorkerPool:
     """The worker processes of one source. They start with the first batch, side by side. Thread-safe.
 
     A worker that dies is replaced, and its batches are made again. As many threads may wait for batches as there are
-    workers times `LANES_EACH`.
+    workers times `LANES_EACH`. The pools of `concurrent.futures` and `multiprocessing` end with the first worker that
+    dies, or lose its batches, and copy each batch through a pipe.
     """
 
     def __init__(self, options: PoolOptions) -> None:
         self._options = options
-        self._lock = threading.Lock()
+        self.name, self.processes = options.name, options.processes
+        self.workers = [f"{self.name}:{number}" for number in range(self.processes)]
         # Held while workers are started.
         self._starting = threading.Lock()
-        self._buffers = Buffers(options.memory_limit, options.batch_bytes, f"'{options.name}'")
-        self._requests = Requests(options.name, self._buffers)
-        self._workers: list[WorkerProcess] = []
-        self._free: list[Lane] = []
-        self._changed = threading.Condition(self._lock)
-        self._deaths = Deaths(options.name)
-        self._dead: list[WorkerProcess] = []
-        self._status_file = -1
+        self._buffers = Buffers(options.memory_limit, options.batch_bytes, f"'{self.name}'")
+        self._shown = Shown()
+        self._deaths = Deaths(self.name)
+        self._changed = threading.Condition()
+        self._running: list[WorkerProcess] = []
+        self._free: list[_Free] = []
         self._started = self._stopped = self._ended = False
         disown_in_child(self)
 
@@ -73,40 +79,23 @@ class WorkerPool:
         return self._buffers.most_bytes
 
     @property
-    def name(self) -> str:
-        """Its name, for messages."""
-        return self._options.name
-
-    @property
-    def processes(self) -> int:
-        """How many workers it has."""
-        return self._options.processes
-
-    @property
-    def workers(self) -> list[str]:
-        """The names of the workers."""
-        return [f"{self._options.name}:{number}" for number in range(self._options.processes)]
-
-    @property
     def pids(self) -> list[int]:
         """The process ids of the workers that run."""
-        with self._lock:
-            return [worker.pid for worker in self._workers]
+        with self._changed:
+            return [worker.pid for worker in self._running]
 
     @property
     def starting(self) -> str:
         """What is still starting, for messages; empty if a worker has begun to serve, or could not be started."""
-        with self._lock:
-            begun = self._stopped or not all(worker.starting for worker in self._workers)
+        with self._changed:
+            begun = self._stopped or not all(worker.starting for worker in self._running)
         return "" if begun else f"worker processes {', '.join(map(repr, self.workers))}"
 
-    @property
-    def url(self) -> str:
-        """Return nothing, as `stack`."""
-        return ""
+    # A thread that waits until the source is shipped waits for the pool.
+    url = ""
 
     def stack(self) -> str:
-        """Return nothing, for a thread that waits until the source is shipped to all of them."""
+        """Return nothing: no process has a stack yet."""
         return ""
 
     def draw(self, number: int) -> None:
@@ -122,37 +111,34 @@ class WorkerPool:
 
         Raises:
           PoolStopped: `stop` was called.
-          CannotStart: no worker can load the source.
+          CannotStart: no worker can load the source, or there is no memory for the batch.
           SourceError: several workers have died over this batch.
           BaseException: what the source raised.
         """
         self._buffers.draw(number)
         try:
-            return self._request(number)
+            if not self._started:
+                with waiting_for(self):
+                    self._start()
+            while True:
+                free = self._take_lane()
+                try:
+                    with waiting_for(free.worker):
+                        batch = self._made(free, number)
+                    self._deaths.forgive(number)
+                    return batch
+                except PeerGone:
+                    self._bury(free.worker, number)
+                finally:
+                    self._give_lane(free)
         finally:
             self._buffers.done(number)
 
-    def _request(self, number: int) -> Any:
-        if not self._started:
-            with waiting_for(self):
-                self._start()
-        while True:
-            lane = self._take_lane()
-            try:
-                with waiting_for(lane.worker):
-                    batch = self._requests.request(lane, number)
-                self._deaths.forgive(number)
-                return batch
-            except PeerGone:
-                self._bury(lane.worker, number)
-            finally:
-                self._give_lane(lane)
-
     def stop(self) -> None:
         """Wake all waiting threads with PoolStopped, and tell the workers to end. May be called more than once."""
-        with self._lock:
+        with self._changed:
             self._stopped = True
-            workers = list(self._workers)
+            workers = list(self._running)
             self._changed.notify_all()
         for worker in workers:
             worker.stop()
@@ -166,31 +152,89 @@ class WorkerPool:
                 return
             self._ended = True
         deadline = time.perf_counter() + _GRACE_SECS
-        for worker in [*self._workers, *self._dead]:
+        for worker in self._running:
             worker.end(max(0.0, deadline - time.perf_counter()))
-        with self._lock:
-            # Frees their memory and descriptors.
-            self._workers.clear()
-            self._dead.clear()
+            worker.close()
+        with self._changed:
+            # Frees their memory.
+            self._running.clear()
             self._free.clear()
         self._options.shipment.close()
-        if self._status_file >= 0:
-            os.close(self._status_file)
+
+    def disown(self) -> None:
+        """Release the workers in a fork of the training process."""
+        self._stopped = self._ended = True
+        for worker in self._running:
+            worker.close()
+
+    def _made(self, free: _Free, number: int) -> Any:
+        """Ask a worker for a batch. Raises PeerGone if it has died, and otherwise as `make`."""
+        least = wanted = 0
+        while True:
+            buffer = self._asked(free, number, least, wanted)
+            try:
+                reply = self._reply(free, number)
+            except BaseException:
+                self._buffers.give_back(buffer)
+                raise
+            if isinstance(reply, Made):
+                # The buffer returns when its memory is freed.
+                return unpacked(reply.payload, self._buffers.lend(buffer))
+            if isinstance(reply, TooLarge):
+                self._buffers.drop(buffer)
+                least, wanted = reply.least, reply.wanted
+                continue
+            self._buffers.give_back(buffer)
+            error = raised(reply.payload, free.worker.name)
+            raise error if isinstance(reply, Failed) else cannot_load(free.worker.name, error)
+
+    def _asked(self, free: _Free, number: int, least: int, wanted: int) -> Buffer:
+        """Request a batch, with a buffer for it."""
+        try:
+            buffer, forgotten = self._buffers.take(free.worker, number, least, wanted)
+        except OSError as error:
+            raise cannot_start(self.name, error, "make shared memory for a batch") from error
+        try:
+            for dropped in forgotten:
+                with contextlib.suppress(PeerGone):  # its memory is gone with it
+                    dropped.owner.lanes[0].send(Drop(dropped.number))
+            new = [] if buffer.descriptor < 0 else [buffer.descriptor]
+            free.lane.send(Make(number, buffer.number, buffer.size), *new)
+            buffer.sent()
+        except BaseException:
+            self._buffers.give_back(buffer)
+            raise
+        return buffer
+
+    def _reply(self, free: _Free, number: int) -> Made | TooLarge | Failed | CannotLoad:
+        """Wait for the reply to the request for a batch. Shows what the worker logs and warns of in the meantime."""
+        try:
+            while isinstance(reply := free.lane.receive()[0], (Log, Warn)):
+                self._shown.show(reply)
+        except PeerGone:
+            raise
+        except BaseException:
+            # The reply is still to come. The next request on this lane would receive it.
+            free.worker.end(0.0)
+            raise
+        assert isinstance(reply, (Made, TooLarge, Failed, CannotLoad))
+        if reply.batch != number:  # that of a request which was given up
+            free.worker.end(0.0)
+            raise PeerGone
+        return reply
 
     def _start(self) -> None:
         with self._starting:
             if self._started or self._stopped:
                 return
-            with self._ending_at_a_failure():
+            with self._stopping_at_a_failure():
                 occupy_standard_descriptors()
-                self._status_file = os.memfd_create("staging_tf1 status")
-                os.ftruncate(self._status_file, Status.bytes_for(self._options.processes))
-                for number in range(self._options.processes):
-                    self._add(self._new(number))
+                for name in self.workers:
+                    self._add(name)
             self._started = True
 
     @contextlib.contextmanager
-    def _ending_at_a_failure(self) -> Iterator[None]:
+    def _stopping_at_a_failure(self) -> Iterator[None]:
         """Stop the pool if a worker cannot be started: a retry would fail, too, and threads would wait forever."""
         try:
             yield
@@ -198,52 +242,40 @@ class WorkerPool:
             self.stop()
             if not isinstance(error, Exception):
                 raise
-            raise cannot_start(self._options.name, error) from error
+            raise cannot_start(self.name, error) from error
 
-    def _new(self, number: int) -> WorkerProcess:
-        name = self.workers[number]
-        shipped = self._options.shipment.descriptor()
-        setup = Setup.of_this_process(name, number, self._options.source_index, self._options.nice)
-        settings = pickle.dumps(setup)
-        worker = WorkerProcess(name, number, self._status_file)
-        with contextlib.suppress(PeerGone):  # it has died already: its first request will raise
-            worker.channels[0].send(Start(settings, [shipped]))
-        return worker
-
-    def _add(self, worker: WorkerProcess) -> None:
+    def _add(self, name: str) -> None:
+        setup = Setup.of_this_process(name, self._options.source_index, self._options.nice)
+        worker = WorkerProcess(setup, self._options.shipment.descriptor())
         self._buffers.add_owner(worker)
-        with self._lock:
-            self._workers.append(worker)
-            self._free += [Lane(worker, channel) for channel in worker.channels]
+        with self._changed:
+            self._running.append(worker)
+            self._free += [_Free(worker, lane) for lane in worker.lanes]
             self._changed.notify_all()
             stopped = self._stopped
         if stopped:
             worker.stop()
 
-    def _take_lane(self) -> Lane:
+    def _take_lane(self) -> _Free:
         """Take a lane of the worker with the fewest requests."""
-        with self._lock:
-            while not self._free and not self._stopped:
-                self._changed.wait()
+        with self._changed:
+            self._changed.wait_for(lambda: self._free or self._stopped)
             if self._stopped:
                 raise PoolStopped
-            lane = min(self._free, key=lambda lane: lane.worker.requests)
-            self._free.remove(lane)
-            lane.worker.requests += 1
-            return lane
+            free = min(self._free, key=lambda free: free.worker.requests)
+            self._free.remove(free)
+            free.worker.requests += 1
+            return free
 
-    def _give_lane(self, lane: Lane) -> None:
-        with self._lock:
-            lane.worker.requests -= 1
-            if lane.worker in self._workers:
-                self._free.append(lane)
+    def _give_lane(self, free: _Free) -> None:
+        with self._changed:
+            free.worker.requests -= 1
+            if free.worker in self._running:
+                self._free.append(free)
                 self._changed.notify()
-                return
-            if lane.worker.requests or lane.worker not in self._dead:
-                return
-            self._dead.remove(lane.worker)
-        # No other thread uses it any more.
-        lane.worker.end(0.0)
+            elif not free.worker.requests:
+                # It was replaced, and no other thread uses it any more.
+                free.worker.close()
 
     def _bury(self, worker: WorkerProcess, number: int) -> None:
         """Replace a worker that has died, unless another thread has. The caller requests batch `number` again.
@@ -256,26 +288,15 @@ class WorkerPool:
         with self._starting:
             if self._stopped:
                 raise PoolStopped
-            if worker in self._workers:
-                self._replace(worker)
+            if worker in self._running:
+                with self._changed:
+                    self._running.remove(worker)
+                    self._free = [free for free in self._free if free.worker is not worker]
+                status = worker.end(0.0)
+                self._buffers.forget(worker)
+                self._deaths.note(worker.name, worker.status.doing, status)
+                with self._stopping_at_a_failure():
+                    self._add(worker.name)
             error = self._deaths.error_for(number)
             if error is not None:
                 raise error
-
-    def _replace(self, worker: WorkerProcess) -> None:
-        with self._lock:
-            self._workers.remove(worker)
-            self._free = [lane for lane in self._free if lane.worker is not worker]
-            self._dead.append(worker)
-        worker.kill()
-        status = worker.exit_status()
-        self._buffers.forget(worker)
-        self._deaths.note(worker.name, worker.status.doing, status)
-        with self._ending_at_a_failure():
-            self._add(self._new(worker.number))
-
-    def disown(self) -> None:
-        """Release the workers in a fork of the training process."""
-        self._stopped = self._ended = True
-        for worker in [*self._workers, *self._dead]:
-            worker.disown()

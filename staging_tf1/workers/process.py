@@ -8,19 +8,19 @@ import re
 import select
 import signal
 import socket
+import subprocess
 import sys
 import threading
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from staging_tf1.workers.channel import Channel
-from staging_tf1.workers.setup import LANES, LIFE, STARTING, STATUS, TRACES, Status, trace_signal
+from staging_tf1.workers.lanes import Lane, PeerGone
+from staging_tf1.workers.setup import STARTING, Setup, Status, trace_signal
 
 __all__ = ["Frame", "LANES_EACH", "WorkerProcess", "frames_for", "starting_for", "url_for", "waiting_for"]
 
-# One batch is made while the request for the next one waits in its channel.
+# One batch is made while the request for the next one waits in its lane.
 LANES_EACH = 2
-# TensorFlow and others leave descriptors open in the processes that they start.
-_HIGHEST = 1 << 20
 _TRACE_BYTES = 64 << 10
 _TRACE_SECS = 1.0
 # A library that starts a thread for each core in each worker process slows all of them down. A GPU belongs to the
@@ -32,32 +32,46 @@ _NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 class WorkerProcess:
     """A process that runs `worker.main`. It ends with this process at the latest.
 
+    Args:
+      setup: its settings.
+      shipped: the descriptor of the shipped sources.
+
     Attributes:
       name: for messages.
-      number: among the workers of its pool.
-      channels: one for each request that it may have at a time.
+      lanes: one for each request that it may have at a time.
       requests: how many it has.
       status: what it does.
     """
 
-    def __init__(self, name: str, number: int, status_file: int) -> None:
-        self.name, self.number, self.requests = name, number, 0
-        self.status = Status(status_file, number)
-        self.status.starting()
+    def __init__(self, setup: Setup, shipped: int) -> None:
+        self.name, self.requests = setup.name, 0
         # If a limit of the system stops this, everything that is open is closed.
-        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
-            lanes = [_pair(ours, theirs) for _ in range(LANES_EACH)]
-            self._life, life = _pair(ours, theirs)
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            pairs = []
+            for _ in range(1 + LANES_EACH):
+                pairs.append(socket.socketpair())
+                ours.enter_context(pairs[-1][0])
+                theirs.enter_context(pairs[-1][1])
             self._traces, traces = os.pipe()
             ours.callback(os.close, self._traces)
             theirs.callback(os.close, traces)
-            os.set_blocking(self._traces, False)
-            given = {LIFE: life.fileno(), STATUS: status_file, TRACES: traces}
-            given |= {LANES + number: end.fileno() for number, (_, end) in enumerate(lanes)}
-            self.pid = _spawned(given)
+            status = os.memfd_create("staging_tf1 status")
+            theirs.callback(os.close, status)
+            os.ftruncate(status, Status.NBYTES)
+            self.status = Status(status)
+            self.status.making(STARTING)
+            life, *lanes = (end.fileno() for _, end in pairs)
+            self._process = _started([life, status, traces, shipped, *lanes])
             ours.pop_all()
-        self.channels = [Channel(end) for end, _ in lanes]
-        self._exit_status: int | None = None
+        self._life, *ends = (end for end, _ in pairs)
+        self.lanes = [Lane(end) for end in ends]
+        with contextlib.suppress(PeerGone):  # it has died already: its first request will raise
+            self.lanes[0].send(setup)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
 
     @property
     def starting(self) -> str:
@@ -71,42 +85,27 @@ class WorkerProcess:
 
     def stop(self) -> None:
         """Ask it to end, and wake the threads that wait for it. Does not wait."""
-        for channel in self.channels:
-            channel.shut_down()
+        for lane in self.lanes:
+            lane.shut_down()
 
-    def end(self, grace_secs: float) -> None:
-        """End it, by force after `grace_secs`, and close everything. No thread may use its channels."""
-        poller = select.poll()
-        poller.register(self._life, select.POLLIN)
-        poller.poll(grace_secs * 1e3)
+    def end(self, grace_secs: float) -> int:
+        """End it, by force after `grace_secs`. Returns its exit code, or minus the signal."""
+        if self._process.returncode is None and grace_secs:
+            # Not `Popen.wait`, which asks again and again.
+            poller = select.poll()
+            poller.register(self._life, select.POLLIN)
+            poller.poll(grace_secs * 1e3)
+        self._process.kill()
+        return self._process.wait()
+
+    def close(self) -> None:
+        """Close everything of a process that has ended, or in a fork of this one. No thread may use its lanes."""
         self._life.close()
-        if self._exit_status is None:
-            # Closing `_life` kills it, too, unless C code has forked: that child still has a copy of the socket.
-            self.kill()
-        self.exit_status()
-        for channel in self.channels:
-            channel.close()
-        with contextlib.suppress(OSError):
+        for lane in self.lanes:
+            lane.close()
+        if self._traces >= 0:
             os.close(self._traces)
         self._traces = -1
-
-    def exit_status(self) -> int | None:
-        """Wait until it ends, and return its exit code, or minus the signal; None if other code has waited for it."""
-        if self._exit_status is None:
-            with contextlib.suppress(ChildProcessError):
-                self._exit_status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self._exit_status
-
-    def kill(self) -> None:
-        """Kill it."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-
-    def disown(self) -> None:
-        """Close the descriptors in a process that was forked from this one."""
-        self._life.close()
-        for channel in self.channels:
-            channel.close()
 
     def stack(self) -> str:
         """Return the Python stack of its main thread, as faulthandler writes it; empty if it does not answer."""
@@ -129,55 +128,37 @@ class WorkerProcess:
         return traces.decode(errors="replace")
 
 
-def _pair(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
-    """Connect two sockets. Each is closed with its stack."""
-    pair = socket.socketpair()
-    ours.enter_context(pair[0])
-    theirs.enter_context(pair[1])
-    return pair
+def _started(descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
+    """Start a process that inherits these descriptors.
 
-
-def _is_inherited(descriptor: int) -> bool:
-    """Whether a new process inherits this descriptor."""
-    try:
-        return os.get_inheritable(descriptor)
-    except OSError:
-        return False
-
-
-def _spawned(given: dict[int, int]) -> int:
-    """Start a process with descriptors: `given` maps the process's own to those of this process.
-
-    `posix_spawn` copies no memory and runs no code of Python between fork and exec, so the threads of TensorFlow do no
-    harm. Nobody else can inherit the descriptors.
+    It is not a fork, which would copy locks of TensorFlow without its threads. Nor is it `multiprocessing`'s way to
+    spawn: that runs the main program once more.
     """
-    highest = max(LANES + LANES_EACH, *given.values()) + 1
-    moves: list[Any] = []
-    # Moved first to numbers that are free in both processes.
-    for offset, descriptor in enumerate(given.values()):
-        moves.append((os.POSIX_SPAWN_DUP2, descriptor, highest + offset))
-    for offset, wanted in enumerate(given):
-        moves.append((os.POSIX_SPAWN_DUP2, highest + offset, wanted))
-        moves.append((os.POSIX_SPAWN_CLOSE, highest + offset))
-    # At the end: if a standard stream is closed here, a given descriptor may have its number.
-    moves.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
-    for number, stream in ((1, sys.__stdout__), (2, sys.__stderr__)):
-        if stream is None or not _is_inherited(number):
-            moves.append((os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_WRONLY, 0))
     program = (
-        f"import os, sys; os.closerange({LANES + LANES_EACH}, {_HIGHEST}); sys.path[:] = {list(map(str, sys.path))!r}; "
-        f"from staging_tf1.workers.worker import main; main({LANES_EACH})"
+        f"import sys; sys.path[:] = {list(map(str, sys.path))!r}; "
+        f"from staging_tf1.workers.worker import main; main{tuple(descriptors)}"
     )
-    optimized = ["-O"] * sys.flags.optimize
-    return os.posix_spawn(
-        sys.executable,
-        [sys.executable, *optimized, "-c", program],
-        {**_ENVIRONMENT, **os.environ, **_NO_GPU},
-        file_actions=moves,
-        # A Ctrl-C is for the training process, from the first moment on.
-        setsigmask=[signal.SIGINT, trace_signal()],
-        setsigdef=[signal.SIGPIPE, signal.SIGIO, signal.SIGTERM],
-    )
+    # The process inherits the mask. A Ctrl-C is for the training process, from the first moment on.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, trace_signal()])
+    try:
+        return subprocess.Popen(
+            [sys.executable, *["-O"] * sys.flags.optimize, "-c", program],
+            stdin=subprocess.DEVNULL,
+            stdout=_inherited(1, sys.__stdout__),
+            stderr=_inherited(2, sys.__stderr__),
+            env={**_ENVIRONMENT, **os.environ, **_NO_GPU},
+            pass_fds=descriptors,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _inherited(descriptor: int, stream: Any) -> int | None:
+    """Return what makes a new process have a standard stream of this process, or none if it is closed here."""
+    with contextlib.suppress(OSError):
+        if stream is not None and os.get_inheritable(descriptor):
+            return None
+    return subprocess.DEVNULL
 
 
 _LINE = re.compile(r'^ +File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
@@ -204,37 +185,34 @@ class _Awaited(Protocol):
         """Return its stack as text."""
 
 
-_awaited: dict[int, _Awaited] = {}
+_awaited: dict[int | None, _Awaited] = {}
 
 
-class waiting_for:
-    """Notes, while the block runs, that this thread waits for one process, or for the start of all."""
-
-    def __init__(self, awaited: _Awaited) -> None:
-        self._awaited = awaited
-
-    def __enter__(self) -> None:
-        _awaited[threading.get_ident()] = self._awaited
-
-    def __exit__(self, *_: object) -> None:
+@contextlib.contextmanager
+def waiting_for(awaited: _Awaited) -> Iterator[None]:
+    """Note, while the block runs, that this thread waits for one process, or for the start of all."""
+    _awaited[threading.get_ident()] = awaited
+    try:
+        yield
+    finally:
         _awaited.pop(threading.get_ident(), None)
 
 
 def starting_for(ident: int | None) -> str:
     """Return what a thread waits for that is still starting, for messages; empty if there is nothing."""
-    awaited = _awaited.get(ident) if ident is not None else None
+    awaited = _awaited.get(ident)
     return "" if awaited is None else awaited.starting
 
 
 def url_for(ident: int | None) -> str:
     """Return the URL that the worker process reads for which a thread waits; "" for none."""
-    awaited = _awaited.get(ident) if ident is not None else None
+    awaited = _awaited.get(ident)
     return "" if awaited is None else awaited.url
 
 
 def frames_for(ident: int | None) -> list[Frame] | None:
     """Return the stack of the process that a thread waits for, the innermost line first; None if it waits for none."""
-    awaited = _awaited.get(ident) if ident is not None else None
+    awaited = _awaited.get(ident)
     return None if awaited is None else frames_in(awaited.stack())
 
 

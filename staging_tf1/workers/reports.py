@@ -11,52 +11,47 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from logging.handlers import QueueHandler
 from typing import Any
 
-from staging_tf1.workers.channel import Channel, Log, Warn
+from staging_tf1.workers.lanes import Lane, Log, Warn
 
 __all__ = ["Shown", "forward"]
 
 
-def forward(worker: str, lane: Callable[[], Channel | None]) -> None:
+def forward(worker: str, lane: Callable[[], Lane | None]) -> None:
     """Forward log records and warnings of this process to the training process.
 
     Args:
       worker: the name of the worker.
-      lane: returns the channel on which a thread waits for a batch; None if none does.
+      lane: returns the lane on which a thread waits for a batch; None if none does.
     """
     logging.root.handlers[:] = [_Forwarding(worker, lane)]
 
     def show(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
-        channel = lane()
-        if channel is None or file is not None:
-            text = warnings.formatwarning(message, category, filename, lineno, line)
-            (file or sys.stderr).write(text)
+        if (to := lane()) is None or file is not None:
+            (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
             return
         kind = category if category.__module__ in ("builtins", "staging_tf1.errors") else UserWarning
-        payload = pickle.dumps((str(message), kind, filename, lineno))
-        channel.send(Warn(payload))
+        to.send(Warn(pickle.dumps((str(message), kind, filename, lineno))))
 
     warnings.showwarning = show
 
 
-class _Forwarding(logging.Handler):
-    def __init__(self, worker: str, lane: Callable[[], Channel | None]) -> None:
-        super().__init__()
+class _Forwarding(QueueHandler):
+    """Sends each record as text: its arguments may not be picklable."""
+
+    def __init__(self, worker: str, lane: Callable[[], Lane | None]) -> None:
+        super().__init__(lane)  # type: ignore[arg-type]
         self._worker, self._lane = worker, lane
 
-    def emit(self, record: logging.LogRecord) -> None:
-        channel = self._lane()
-        try:
-            values = {**vars(record), "msg": f"[{self._worker}] {self.format(record)}"}
-            values |= {"args": None, "exc_info": None, "exc_text": None, "stack_info": None}
-            values["processName"] = self._worker
-            if channel is None:
-                sys.stderr.write(f"{values['msg']}\n")
-            else:
-                channel.send(Log(pickle.dumps(values)))
-        except Exception:
-            self.handleError(record)
+    def enqueue(self, record: logging.LogRecord) -> None:
+        record.msg, record.processName = f"[{self._worker}] {record.msg}", self._worker
+        record.stack_info = None  # the text has it
+        if (to := self._lane()) is None:
+            sys.stderr.write(f"{record.msg}\n")
+        else:
+            to.send(Log(pickle.dumps(vars(record))))
 
 
 class Shown:

@@ -1,4 +1,4 @@
-"""What a worker process gets at its start: settings, descriptors, and memory for its status."""
+"""What a worker process gets at its start: settings, and memory for its status."""
 
 from __future__ import annotations
 
@@ -12,26 +12,10 @@ from typing import Any, NamedTuple, cast
 
 from staging_tf1.workers.arena import mapped
 
-__all__ = [
-    "IDLE",
-    "LANES",
-    "LIFE",
-    "STARTING",
-    "STATUS",
-    "Setup",
-    "Status",
-    "TRACES",
-    "occupy_standard_descriptors",
-    "trace_signal",
-]
+__all__ = ["IDLE", "STARTING", "Setup", "Status", "occupy_standard_descriptors", "trace_signal"]
 
-# Descriptors of every worker. Closing the other end of LIFE kills it; stack traces go to TRACES.
-LIFE, STATUS, TRACES, LANES = 3, 4, 5, 6
 # The status of a worker that makes no batch.
 IDLE, STARTING = -1, -2
-# The bytes of each status: a cache line for the number, and the URL.
-_NUMBER_BYTES, _URL_BYTES = 64, 1024
-_BYTES = _NUMBER_BYTES + _URL_BYTES
 
 
 def occupy_standard_descriptors() -> None:
@@ -54,8 +38,6 @@ class Setup(NamedTuple):
 
     # "train:0", for messages.
     name: str
-    # Its index among the workers of its pool.
-    number: int
     # The source to read, among those that were shipped together.
     source_index: int
     nice: int
@@ -66,7 +48,7 @@ class Setup(NamedTuple):
     log_levels: dict[str, int]
 
     @classmethod
-    def of_this_process(cls, name: str, number: int, source_index: int, nice: int) -> Setup:
+    def of_this_process(cls, name: str, source_index: int, nice: int) -> Setup:
         """Collect the settings for a worker of this process."""
         cwd = ""
         with contextlib.suppress(OSError):
@@ -77,7 +59,7 @@ class Setup(NamedTuple):
                 levels[logger] = entry.level
         # Those whose categories any process can import.
         filters = [entry for entry in warnings.filters if entry[2].__module__ in ("builtins", "staging_tf1.errors")]
-        return cls(name, number, source_index, nice, cwd, sys.argv, filters, levels)
+        return cls(name, source_index, nice, cwd, sys.argv, filters, levels)
 
     def apply(self) -> None:
         """Apply the settings to this process."""
@@ -97,33 +79,24 @@ class Status:
     Written by the worker; outlives it.
 
     Args:
-      descriptor: a file of `Status.bytes_for` bytes.
-      worker: the number of the worker.
+      descriptor: a file of `Status.NBYTES`.
     """
 
-    def __init__(self, descriptor: int, worker: int) -> None:
-        end = self.bytes_for(worker + 1)
-        status = memoryview(mapped(descriptor, end))[end - _BYTES :]
-        self._cell, self._url = status[:_NUMBER_BYTES].cast("q"), status[_NUMBER_BYTES:].cast("B")
+    # A cache line for the number, and the URL.
+    _NUMBER_BYTES, _URL_BYTES = 64, 1024
+    NBYTES = _NUMBER_BYTES + _URL_BYTES
 
-    @staticmethod
-    def bytes_for(workers: int) -> int:
-        """Bytes for a number of workers."""
-        return workers * _BYTES
+    def __init__(self, descriptor: int) -> None:
+        status = memoryview(mapped(descriptor, self.NBYTES))
+        self._cell, self._url = status[: self._NUMBER_BYTES].cast("q"), status[self._NUMBER_BYTES :]
 
-    def starting(self) -> None:
-        """Say that the worker has not begun."""
-        self._cell[0] = STARTING
-        # The worker before it may have died in a read.
-        self.reading("")
-
-    def making(self, number: int | None) -> None:
-        """Say which batch is being made."""
-        self._cell[0] = IDLE if number is None else number
+    def making(self, number: int) -> None:
+        """Say which batch is being made, or a constant."""
+        self._cell[0] = number
 
     def reading(self, url: str) -> None:
         """Say which URL is waited for; "" for none. Its end is left out if it is too long."""
-        text = url.encode(errors="replace")[: _URL_BYTES - 1] + b"\0"
+        text = url.encode(errors="replace")[: self._URL_BYTES - 1] + b"\0"
         self._url[: len(text)] = text
 
     @property

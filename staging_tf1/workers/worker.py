@@ -9,7 +9,6 @@ import faulthandler
 import fcntl
 import heapq
 import os
-import pickle
 import select
 import signal
 from collections.abc import Sequence
@@ -21,43 +20,39 @@ from staging_tf1.sources.files.remote import note_reads
 from staging_tf1.workers import reports
 from staging_tf1.workers.arena import Arena
 from staging_tf1.workers.batches import TooSmall, packed
-from staging_tf1.workers.channel import (
-    CannotLoad,
-    Channel,
-    Drop,
-    Failed,
-    Made,
-    Make,
-    Move,
-    Need,
-    PeerGone,
-    Start,
-    channel_at,
-)
 from staging_tf1.workers.failures import described
-from staging_tf1.workers.setup import LANES, LIFE, STATUS, TRACES, Setup, Status, trace_signal
+from staging_tf1.workers.lanes import CannotLoad, Drop, Failed, Lane, Made, Make, PeerGone, TooLarge, lane_at
+from staging_tf1.workers.setup import IDLE, Setup, Status, trace_signal
 from staging_tf1.workers.shipping import unloaded
 
 __all__ = ["main"]
 
 
-def main(lanes: int) -> None:
-    """Serve requests until the training process closes a channel. The descriptors are those of `setup.py`."""
-    for descriptor in (LIFE, STATUS, TRACES):
+def main(life: int, status: int, traces: int, shipped: int, *lanes: int) -> None:
+    """Serve requests until the training process closes a lane. All arguments are inherited descriptors.
+
+    Args:
+      life: the training process closes its other end when it ends.
+      status: the file of the `Status`.
+      traces: where stacks are written.
+      shipped: the sources.
+      lanes: for requests.
+    """
+    for descriptor in (life, traces):
         # Otherwise a program that the source starts would keep them open.
         os.set_inheritable(descriptor, False)
-    die_with(LIFE)
-    # The training process decides what a Ctrl-C ends.
+    die_with(life)
+    # The training process decides what a Ctrl-C ends. It may ignore SIGTERM, which a new process would ignore, too.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     faulthandler.enable()
-    faulthandler.register(trace_signal(), file=TRACES, all_threads=False)
+    faulthandler.register(trace_signal(), file=traces, all_threads=False)
     # Blocked until here, because by default it ends a process.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [trace_signal()])
-    channels = [channel_at(LANES + lane) for lane in range(lanes)]
+    note = Status(status)
+    os.close(status)
     try:
-        start = channels[0].receive()
-        assert isinstance(start, Start)
-        _Worker(start, channels).serve()
+        _Worker([lane_at(descriptor) for descriptor in lanes], note, shipped).serve()
     except PeerGone:
         return
 
@@ -78,107 +73,90 @@ def die_with(life: int) -> None:
 
 
 class _Batch(NamedTuple):
+    number: int
     arrays: Any
     # The size of a buffer that would have held everything allocated while the batch was made.
     peak: int
 
 
 class _Worker:
-    def __init__(self, start: Start, channels: Sequence[Channel]) -> None:
-        self._channels = {channel.fileno(): channel for channel in channels}
-        self._setup: Setup = pickle.loads(start.payload)
-        self._status = Status(STATUS, self._setup.number)
+    def __init__(self, lanes: Sequence[Lane], status: Status, shipped: int) -> None:
+        self._lanes = {lane.fileno(): lane for lane in lanes}
+        self._status = status
         self._arenas: dict[int, Arena] = {}
         self._source: Source | None = None
         self._poller = select.poll()
-        for descriptor in self._channels:
+        for descriptor in self._lanes:
             self._poller.register(descriptor, select.POLLIN)
         # Requests that are read but not answered, the earliest batch first.
-        self._requests: list[tuple[int, int, Make | Move]] = []
+        self._requests: list[tuple[int, int, Make]] = []
         # Batches that wait for a larger buffer, which may never come; by the descriptor of their lane.
         self._too_large: dict[int, _Batch] = {}
         # The answer to every request if the source cannot be loaded.
         self._cannot: bytes | None = None
         self._pid = os.getpid()
-        # The channel of the request that is being answered.
-        self._lane: Channel | None = None
-        (shipped,) = start.descriptors
+        # The lane of the request that is being answered.
+        self._lane: Lane | None = None
+        setup, _ = lanes[0].receive()
+        assert isinstance(setup, Setup)
         try:
-            self._setup.apply()
-            reports.forward(self._setup.name, lambda: self._lane)
-            self._source = unloaded(shipped)[self._setup.source_index]
+            setup.apply()
+            reports.forward(setup.name, lambda: self._lane)
+            self._source = unloaded(shipped)[setup.source_index]
         except BaseException as error:
             self._cannot = described(error)
-        note_reads(self._status.reading)
-        self._status.making(None)
+        note_reads(status.reading)
+        status.making(IDLE)
 
     def serve(self) -> None:
         while True:
             self._read_requests()
             _, descriptor, request = heapq.heappop(self._requests)
-            self._lane = self._channels[descriptor]
-            self._answer(self._lane, request)
+            self._lane = self._lanes[descriptor]
+            self._lane.send(self._answer(request, descriptor))
 
     def _read_requests(self) -> None:
         while True:
             for descriptor, _ in self._poller.poll(0 if self._requests else None):
-                message = self._channels[descriptor].receive()
+                message, descriptors = self._lanes[descriptor].receive()
                 if isinstance(message, Drop):
                     self._arenas.pop(message.buffer, None)
                     continue
-                assert isinstance(message, (Make, Move))
+                for new in descriptors:
+                    self._arenas[message.buffer] = Arena(new, message.nbytes)
+                    os.close(new)
                 heapq.heappush(self._requests, (message.batch, descriptor, message))
             if self._requests:
                 return
 
-    def _answer(self, lane: Channel, request: Make | Move) -> None:
+    def _answer(self, request: Make, lane: int) -> Made | TooLarge | Failed | CannotLoad:
         if self._cannot is not None:
-            for descriptor in request.descriptors:
-                os.close(descriptor)
-            lane.send(CannotLoad(request.batch, self._cannot))
-            return
-        arena = self._arena(request)
+            return CannotLoad(request.batch, self._cannot)
+        arena = self._arenas[request.buffer]
         self._status.making(request.batch)
         arena.begin()
         allocate_with(arena.allocate)
-        reply: Made | Need | Failed
         try:
-            reply = self._make(request, arena)
+            return self._made(request.batch, lane, arena)
         except BaseException as error:
-            reply = Failed(request.batch, described(error))
+            return Failed(request.batch, described(error))
         finally:
             allocate_with(None)
-        if os.getpid() != self._pid:
-            os._exit(1)  # the source forked, and this is the child
-        self._status.making(None)
-        lane.send(reply)
+            if os.getpid() != self._pid:
+                os._exit(1)  # the source forked, and this is the child
+            self._status.making(IDLE)
 
-    def _make(self, request: Make | Move, arena: Arena) -> Made | Need:
-        """Make the requested batch, or move it to the larger buffer that it needs."""
-        assert self._source is not None and self._lane is not None
-        batch = self._too_large.pop(self._lane.fileno(), None)
-        was_empty = arena.is_empty
-        if isinstance(request, Make):
+    def _made(self, number: int, lane: int, arena: Arena) -> Made | TooLarge:
+        """Make a batch, or move it to the larger buffer that it needs."""
+        assert self._source is not None
+        batch = self._too_large.pop(lane, None)
+        if batch is None or batch.number != number:
             batch = None  # frees it
-            batch = _Batch(self._source.batch(request.batch), arena.peak)
-        assert batch is not None
+            batch = _Batch(number, self._source.batch(number), arena.peak)
         try:
-            payload = packed(batch.arrays, arena, keeps=not self._source.gives_away)
+            return Made(number, packed(batch.arrays, arena, keeps=not self._source.gives_away))
         except TooSmall as error:
-            if isinstance(request, Move) and was_empty and error.nbytes <= arena.size:
-                raise RuntimeError(
-                    f"batch {request.batch} needs {error.nbytes:,} bytes, and does not fit into an empty slot of "
-                    f"{arena.size:,} bytes. Please report this as a bug."
-                ) from None
             # Other batches can be made meanwhile: all others may wait for an earlier one.
-            self._too_large[self._lane.fileno()] = batch
+            self._too_large[lane] = batch
             wanted = max(batch.peak, error.nbytes)
-            return Need(request.batch, error.nbytes, wanted if wanted > arena.size else arena.peak)
-        return Made(request.batch, payload)
-
-    def _arena(self, request: Make | Move) -> Arena:
-        """Return the buffer that a request names. A new buffer comes with its descriptor."""
-        for descriptor in request.descriptors:
-            self._arenas[request.buffer] = Arena(descriptor, request.nbytes)
-            os.close(descriptor)
-        return self._arenas[request.buffer]
+            return TooLarge(number, error.nbytes, wanted if wanted > arena.size else arena.peak)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import worker_sources
+from pools import pools
 from running import run_in
 from worker_sources import LongImport
 
@@ -21,9 +21,6 @@ import staging_tf1 as staging
 from staging_tf1.errors import StallError
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.sources import ArraySource
-from staging_tf1.workers.channel import Start
-from staging_tf1.workers.process import WorkerProcess
-from staging_tf1.workers.setup import Setup, Status
 
 
 @pytest.fixture
@@ -103,23 +100,9 @@ def test_a_process_that_replaces_another_is_starting_too(graph: Any, pipe: str) 
     assert "worker process 'staged:0'" in str(raised.value)
 
 
-def test_a_process_that_waits_for_its_first_batch_has_started(graph: Any) -> None:
-    batch = staging.staged(worker_sources.digits(epochs=None), num_processes=1)
-    with staging.StagingSession() as session:
-        session.run(batch)
-        (pool,) = run_in(session._hook.session, pipelines_of(graph)[0]).pools_of(0)
-        # Not the pool's, whose process writes its own.
-        status_file = os.memfd_create("status")
-        os.ftruncate(status_file, Status.bytes_for(1))
-        lone = WorkerProcess("lone", 0, status_file)
-        try:
-            assert lone.starting == "worker process 'lone'"
-            shipped = pool._options.shipment.descriptor()
-            setup = Setup.of_this_process("lone", 0, 0, 0)
-            lone.channels[0].send(Start(pickle.dumps(setup), [shipped]))
-            wait = threading.Event()
-            while lone.starting:
-                wait.wait(0.01)
-        finally:
-            lone.end(0.0)
-            os.close(status_file)
+def test_a_process_that_waits_for_its_first_batch_has_started() -> None:
+    with pools(worker_sources.digits(epochs=None), processes=2) as (pool,):
+        pool.make(0)
+        wait = threading.Event()
+        while any(worker.starting for worker in pool._running):
+            wait.wait(0.01)

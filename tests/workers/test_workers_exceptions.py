@@ -154,8 +154,6 @@ def assert_like(got: BaseException | None, error: BaseException | None) -> None:
     assert vars(got) == vars(error)
     for name in ("errno", "strerror", "filename", "filename2", "value", "code", "name", "path", "start", "lineno"):
         assert getattr(got, name, "none") == getattr(error, name, "none"), name
-    assert_like(got.__cause__, error.__cause__)
-    assert_like(got.__context__, error.__context__)
     for inner, wanted in itertools.zip_longest(getattr(got, "exceptions", ()), getattr(error, "exceptions", ())):
         assert_like(inner, wanted)
 
@@ -165,13 +163,9 @@ def test_an_exception_keeps_its_type_values_and_causes(name: str) -> None:
     error = errors()[name]
     got = raised(described(error), "train:0")
     assert_like(got, error)
-    first = got
-    while not isinstance(first, WorkerTraceback):
-        before = first.__cause__ or first.__context__
-        assert before is not None
-        first = before
-    assert str(first).startswith('\n"""\nin worker process \'train:0\':\n')
-    assert "".join(traceback.format_exception_only(error)) in str(first)
+    assert isinstance(got.__cause__, WorkerTraceback)
+    assert str(got.__cause__).startswith('\n"""\nin worker process \'train:0\':\n')
+    assert "".join(traceback.format_exception(error)) in str(got.__cause__)
 
 
 def test_values_that_cannot_be_moved_are_printed_and_nothing_else() -> None:
@@ -181,7 +175,7 @@ def test_values_that_cannot_be_moved_are_printed_and_nothing_else() -> None:
     got: Any = raised(described(error), "train:0")
     assert type(got) is BadImage and (got.path, got.reason) == ("a.png", "none")
     assert repr(got) == repr(error) and type(got.args[1]) is Unsent
-    assert repr(got.lock) == repr(error.lock) and got.held[1] == 3  # type: ignore[attr-defined]
+    assert repr(got.lock) == repr(error.lock) and repr(got.held) == repr(error.held)  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match="no attribute 'write': the value could not be moved from the worker"):
         got.file.write("x")
 
@@ -298,7 +292,10 @@ def test_exceptions_of_the_main_program_are_caught(run_python: Any, tmp_path: Pa
     name = {"-c": "<string>", "stdin": "<stdin>", "notebook": "<cell 1>"}.get(way, str(path))
     found = ast.literal_eval(result.stdout)
     line = program[: program.index("raise BadImage")].count("\n") + 1
-    assert found["caught"] == [("BadImage", ("2.png: dark",), "2.png", "OSError"), ("Own", (), None, "WorkerTraceback")]
+    assert found["caught"] == [
+        ("BadImage", ("2.png: dark",), "2.png", "WorkerTraceback"),
+        ("Own", (), None, "WorkerTraceback"),
+    ]
     assert f'File "{name}", line {line}, in make' in found["traceback"]
     # Python before 3.13 does not know the source of the other two.
     if way in ("file", "module", "notebook"):

@@ -27,7 +27,6 @@ from test_workers import all_kinds, pools
 from worker_sources import OwnError, Reporting, digits
 
 from staging_tf1.errors import CorruptRecordError, SourceError
-from staging_tf1.workers.channel import Make
 from staging_tf1.workers.failures import WorkerTraceback
 from staging_tf1.workers.pool import CannotStart, PoolStopped, WorkerPool
 from staging_tf1.workers.process import frames_for
@@ -326,9 +325,9 @@ def test_a_reply_is_never_taken_for_that_of_another_request() -> None:
             logger.removeFilter(exiting)
         with pytest.warns(UserWarning):
             assert [int(pool.make(number)["x"][0]) for number in (10, 11, 12)] == [10, 11, 12]
-        lane = pool._take_lane()
-        pool._requests.send_buffer(lane, Make, 5)
-        pool._give_lane(lane)
+        free = pool._take_lane()
+        pool._asked(free, 5, 0, 0)
+        pool._give_lane(free)
         with pytest.warns(UserWarning):
             assert [int(pool.make(number)["x"][0]) for number in (6, 7, 8)] == [6, 7, 8]
 

@@ -16,8 +16,8 @@ from worker_sources import Reporting
 
 from staging_tf1.errors import SourceError
 from staging_tf1.sources import ArraySource
-from staging_tf1.workers.buffers import Buffer, Buffers, BuffersClosed, Credit
-from staging_tf1.workers.channel import PeerGone
+from staging_tf1.workers.buffers import Buffer, Buffers
+from staging_tf1.workers.lanes import PeerGone
 from staging_tf1.workers.pool import WorkerPool
 
 MB = 1 << 20
@@ -177,13 +177,13 @@ class Simulation:
         buffer, _ = self.buffers.take(worker, number)
         while buffer.size < self.sizes[number]:
             self._linger(number)
-            self.buffers.drop(buffer, number)
+            self.buffers.drop(buffer)
             buffer, _ = self.buffers.take(worker, number, self.sizes[number], self.sizes[number])
         self._linger(number)
         if number in self._deaths:
             self._deaths.remove(number)
             self.buffers.forget(worker)
-            self.buffers.given_up(number, buffer)
+            self.buffers.give_back(buffer)
             self.buffers.add_owner(worker)
             raise PeerGone
         return buffer
@@ -216,32 +216,17 @@ def test_every_batch_is_delivered_once_and_at_most_one_exceeds_the_limit(kind: s
 
 
 def test_the_program_may_hold_the_last_batch_that_it_took() -> None:
-    credit = Credit(100)
-    credit.draw(0)
-    credit.take(0, 0, 70)
-    credit.done(0)
-    for batch in (1, 2):
-        credit.draw(batch)
-    assert not credit.allows(2, 10), "it is the turn of 1"
-    assert credit.allows(1, 70)
-    credit.take(1, 1, 70)
-    assert not credit.allows(2, 10), "140 are in use"
-    credit.give_back(0)
-    assert not credit.allows(2, 70), "the buffer of 1 may be too small"
-    credit.done(1)
-    assert credit.allows(2, 70)
-
-
-def test_workers_are_told_of_all_dropped_buffers_even_if_another_one_ends() -> None:
-    buffers = Buffers(0, 1000, "test")
-    owner, other = "one", "other"
-    buffers.add_owner(owner)
-    buffer, _ = buffers.take(owner, 0)
-    buffers.drop(buffer, 0)
-    with pytest.raises(PeerGone):
-        buffers.take(other, 1)
-    _, forgotten = buffers.take(owner, 0)
-    assert forgotten == [buffer]
-    buffers.close()
-    with pytest.raises(BuffersClosed):
-        buffers.take(owner, 2)
+    buffers = Buffers(20_000, 10_000, "test")
+    buffers.add_owner("worker")
+    for batch in range(4):
+        buffers.draw(batch)
+    held = [buffers.lend(buffers.take("worker", 0)[0])]
+    buffers.done(0)
+    # Two of 16,384 bytes exceed the limit, which one that waits for its turn may not.
+    held.append(buffers.lend(buffers.take("worker", 1)[0]))
+    assert not buffers._may_take(2)
+    buffers.done(1)
+    assert not buffers._may_take(2), "the program holds one, and another one is on its way"
+    held.pop(0)
+    buffers._sweep()
+    assert buffers._may_take(2) and not buffers._may_take(3)

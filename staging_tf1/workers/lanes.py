@@ -1,0 +1,149 @@
+"""`Lane`: messages and descriptors between the training process and one worker process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import socket
+import struct
+import threading
+from typing import Any, NamedTuple
+
+__all__ = ["CannotLoad", "Drop", "Failed", "Lane", "Log", "Made", "Make", "PeerGone", "TooLarge", "Warn"]
+
+_LENGTH = struct.Struct("<Q")
+
+
+class PeerGone(Exception):
+    """The process at the other end has ended, or the lane was closed."""
+
+
+class Make(NamedTuple):
+    """To a worker: make batch `batch` in the buffer with the number `buffer`, of `nbytes`.
+
+    A batch that was `TooLarge` is moved there. The descriptor of a new buffer comes with the message.
+    """
+
+    batch: int
+    buffer: int
+    nbytes: int
+
+
+class Drop(NamedTuple):
+    """To a worker: forget buffer `buffer`."""
+
+    buffer: int
+
+
+class Made(NamedTuple):
+    """From a worker: batch `batch` is in its buffer; `payload` is the rest of it, pickled."""
+
+    batch: int
+    payload: bytes
+
+
+class TooLarge(NamedTuple):
+    """From a worker: batch `batch` takes `least` bytes; the buffers of the next batches should have `wanted`."""
+
+    batch: int
+    least: int
+    wanted: int
+
+
+class Failed(NamedTuple):
+    """From a worker: the source raised when it made batch `batch`. `payload` is that of `failures.described`."""
+
+    batch: int
+    payload: bytes
+
+
+class CannotLoad(NamedTuple):
+    """From a worker: the source cannot be loaded, so there is no batch `batch`. `payload` as in `Failed`."""
+
+    batch: int
+    payload: bytes
+
+
+class Log(NamedTuple):
+    """From a worker: it has logged. `payload` has the attributes of a `LogRecord`, pickled."""
+
+    payload: bytes
+
+
+class Warn(NamedTuple):
+    """From a worker: it has issued a warning. `payload` has the arguments of `warnings.warn_explicit`, pickled."""
+
+    payload: bytes
+
+
+class Lane:
+    """One end of a socket pair, for one request at a time. Several threads may send, and one at a time receives.
+
+    Sending and receiving release the GIL while they wait.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+        self._sending = threading.Lock()
+
+    def fileno(self) -> int:
+        """The descriptor, for `poll`."""
+        return self._socket.fileno()
+
+    def send(self, message: Any, *descriptors: int) -> None:
+        """Send a message, and copies of descriptors.
+
+        Raises:
+          PeerGone: the other end is closed.
+        """
+        pickled = pickle.dumps(message)
+        header = _LENGTH.pack(len(pickled))
+        try:
+            with self._sending:
+                if descriptors:
+                    # They arrive with the header, in one piece: it is shorter than what the system splits.
+                    socket.send_fds(self._socket, [header], descriptors)
+                    self._socket.sendall(pickled)
+                else:
+                    self._socket.sendall(header + pickled)
+        except OSError as error:
+            raise PeerGone from error
+
+    def receive(self) -> tuple[Any, list[int]]:
+        """Wait for a message. Returns it, and the descriptors that came with it.
+
+        Raises:
+          PeerGone: the other end is closed.
+        """
+        try:
+            header, descriptors, _, _ = socket.recv_fds(self._socket, _LENGTH.size, 1)
+            (left,) = _LENGTH.unpack(header + self._exactly(_LENGTH.size - len(header)))
+            return pickle.loads(self._exactly(left)), descriptors
+        except OSError as error:
+            raise PeerGone from error
+
+    def _exactly(self, left: int) -> bytes:
+        parts = []
+        while left:
+            part = self._socket.recv(left, socket.MSG_WAITALL)
+            if not part:
+                raise PeerGone
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+
+    def shut_down(self) -> None:
+        """Wake both ends. Called from any thread, and more than once."""
+        with contextlib.suppress(OSError):  # the other end has closed it
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the descriptor. No thread may use the lane."""
+        self._socket.close()
+
+
+def lane_at(descriptor: int) -> Lane:
+    """Make a lane from an inherited descriptor."""
+    os.set_inheritable(descriptor, False)
+    return Lane(socket.socket(fileno=descriptor))
