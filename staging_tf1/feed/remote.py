@@ -11,7 +11,7 @@ from staging_tf1.feed.resume import Start
 from staging_tf1.feed.threads import Stopped
 from staging_tf1.sources import Source
 from staging_tf1.workers.pool import PoolOptions, PoolStopped, WorkerPool
-from staging_tf1.workers.shipping import SharedShipment
+from staging_tf1.workers.shipping import Shipment
 
 
 class RemoteSource(Source):
@@ -94,7 +94,7 @@ def with_workers(starts: Sequence[Start]) -> list[Start]:
     sources = [
         producer.source for producer, _ in starts if producer.plan.num_processes and isinstance(producer.source, Source)
     ]
-    shipment, index = SharedShipment(sources, users=len(sources)), 0
+    shipment, index = Shipment(sources, users=len(sources)), 0
     shipped = []
     for producer, start in starts:
         if producer.plan.num_processes and isinstance(producer.source, Source):
@@ -110,7 +110,7 @@ def pool_of(producer: Producer) -> WorkerPool | None:
     return producer.source.pool if isinstance(producer.source, RemoteSource) else None
 
 
-def _pool_options(producer: Producer, source: Source, shipment: SharedShipment, index: int) -> PoolOptions:
+def _pool_options(producer: Producer, source: Source, shipment: Shipment, index: int) -> PoolOptions:
     return PoolOptions(
         name=producer.name,
         processes=producer.plan.num_processes,

@@ -17,7 +17,7 @@ from staging_tf1.spec.composite import arrays_of, as_composite, is_composite
 from staging_tf1.spec.conform import conform
 from staging_tf1.spec.ragged import RaggedValue
 from staging_tf1.workers.pool import PoolOptions, WorkerPool
-from staging_tf1.workers.shipping import SharedShipment
+from staging_tf1.workers.shipping import Shipment
 
 
 def copied(batch: Any) -> list[tuple[str, np.ndarray[Any, Any]]]:
@@ -142,7 +142,7 @@ class Trial:
 
     def __init__(self, source: Source, processes: int) -> None:
         witness = cast(Source, _Witness(source))
-        self._pool = WorkerPool(PoolOptions("trial", processes, SharedShipment([witness], users=1)))
+        self._pool = WorkerPool(PoolOptions("trial", processes, Shipment([witness], users=1)))
         self.has_tensorflow = False
 
     def __enter__(self) -> Trial:

@@ -69,13 +69,6 @@ class Arena:
             self._regions = [region for region in self._regions if region.end <= self.size]
             self._is_packing = True
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no array is in the buffer."""
-        with self._lock:
-            self._forget()
-            return not self._regions
-
     def allocate(self, nbytes: int) -> Memory | None:
         """Return memory on a 64-byte boundary: in the buffer if it has room, else elsewhere.
 

@@ -10,7 +10,7 @@ import struct
 import threading
 from typing import Any, NamedTuple
 
-__all__ = ["CannotLoad", "Drop", "Failed", "Lane", "Log", "Made", "Make", "PeerGone", "TooLarge", "Warn"]
+__all__ = ["Drop", "Failed", "Lane", "Made", "Make", "PeerGone", "Report", "TooLarge"]
 
 _LENGTH = struct.Struct("<Q")
 
@@ -52,27 +52,16 @@ class TooLarge(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """From a worker: the source raised when it made batch `batch`. `payload` is that of `failures.described`."""
+    """From a worker: there is no batch `batch`, because of the exception in `payload`, see `failures.described`."""
 
     batch: int
     payload: bytes
+    # Whether the source was loaded, and has raised; else no batch can be made.
+    is_loaded: bool
 
 
-class CannotLoad(NamedTuple):
-    """From a worker: the source cannot be loaded, so there is no batch `batch`. `payload` as in `Failed`."""
-
-    batch: int
-    payload: bytes
-
-
-class Log(NamedTuple):
-    """From a worker: it has logged. `payload` has the attributes of a `LogRecord`, pickled."""
-
-    payload: bytes
-
-
-class Warn(NamedTuple):
-    """From a worker: it has issued a warning. `payload` has the arguments of `warnings.warn_explicit`, pickled."""
+class Report(NamedTuple):
+    """From a worker: what it has logged or warned of, see `reports`."""
 
     payload: bytes
 

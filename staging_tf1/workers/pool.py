@@ -14,11 +14,11 @@ from staging_tf1.workers.batches import unpacked
 from staging_tf1.workers.buffers import Buffer, Buffers, PoolStopped
 from staging_tf1.workers.deaths import Deaths
 from staging_tf1.workers.failures import CannotStart, cannot_load, cannot_start, raised
-from staging_tf1.workers.lanes import CannotLoad, Drop, Failed, Lane, Log, Made, Make, PeerGone, TooLarge, Warn
+from staging_tf1.workers.lanes import Drop, Failed, Lane, Made, Make, PeerGone, Report, TooLarge
 from staging_tf1.workers.process import LANES_EACH, WorkerProcess, waiting_for
 from staging_tf1.workers.reports import Shown
 from staging_tf1.workers.setup import Setup, occupy_standard_descriptors
-from staging_tf1.workers.shipping import SharedShipment
+from staging_tf1.workers.shipping import Shipment
 
 __all__ = ["LANES_EACH", "CannotStart", "PoolOptions", "PoolStopped", "WorkerPool"]
 
@@ -34,7 +34,7 @@ class PoolOptions:
     name: str
     processes: int
     # It contains the source, at this index.
-    shipment: SharedShipment
+    shipment: Shipment
     source_index: int = 0
     nice: int = 0
     # The most bytes of shared memory for batches, which the earliest batch may exceed; 0 is no limit.
@@ -186,7 +186,7 @@ class WorkerPool:
                 continue
             self._buffers.give_back(buffer)
             error = raised(reply.payload, free.worker.name)
-            raise error if isinstance(reply, Failed) else cannot_load(free.worker.name, error)
+            raise error if reply.is_loaded else cannot_load(free.worker.name, error)
 
     def _asked(self, free: _Free, number: int, least: int, wanted: int) -> Buffer:
         """Request a batch, with a buffer for it."""
@@ -206,18 +206,18 @@ class WorkerPool:
             raise
         return buffer
 
-    def _reply(self, free: _Free, number: int) -> Made | TooLarge | Failed | CannotLoad:
+    def _reply(self, free: _Free, number: int) -> Made | TooLarge | Failed:
         """Wait for the reply to the request for a batch. Shows what the worker logs and warns of in the meantime."""
         try:
-            while isinstance(reply := free.lane.receive()[0], (Log, Warn)):
-                self._shown.show(reply)
+            while isinstance(reply := free.lane.receive()[0], Report):
+                self._shown.show(reply.payload)
         except PeerGone:
             raise
         except BaseException:
             # The reply is still to come. The next request on this lane would receive it.
             free.worker.end(0.0)
             raise
-        assert isinstance(reply, (Made, TooLarge, Failed, CannotLoad))
+        assert isinstance(reply, (Made, TooLarge, Failed))
         if reply.batch != number:  # that of a request which was given up
             free.worker.end(0.0)
             raise PeerGone
@@ -246,7 +246,7 @@ class WorkerPool:
 
     def _add(self, name: str) -> None:
         setup = Setup.of_this_process(name, self._options.source_index, self._options.nice)
-        worker = WorkerProcess(setup, self._options.shipment.descriptor())
+        worker = WorkerProcess(setup, self._options.shipment.descriptor)
         self._buffers.add_owner(worker)
         with self._changed:
             self._running.append(worker)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from logging.handlers import QueueHandler
 from typing import Any
 
-from staging_tf1.workers.lanes import Lane, Log, Warn
+from staging_tf1.workers.lanes import Lane, Report
 
 __all__ = ["Shown", "forward"]
 
@@ -33,7 +33,7 @@ def forward(worker: str, lane: Callable[[], Lane | None]) -> None:
             (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
             return
         kind = category if category.__module__ in ("builtins", "staging_tf1.errors") else UserWarning
-        to.send(Warn(pickle.dumps((str(message), kind, filename, lineno))))
+        to.send(Report(pickle.dumps((str(message), kind, filename, lineno))))
 
     warnings.showwarning = show
 
@@ -51,7 +51,7 @@ class _Forwarding(QueueHandler):
         if (to := self._lane()) is None:
             sys.stderr.write(f"{record.msg}\n")
         else:
-            to.send(Log(pickle.dumps(vars(record))))
+            to.send(Report(pickle.dumps(vars(record))))
 
 
 class Shown:
@@ -61,20 +61,18 @@ class Shown:
         # Warnings of all workers count as those of one program: each is shown once for each line.
         self._warned: dict[Any, Any] = {}
 
-    def show(self, message: Log | Warn) -> None:
-        """Show one message. If that fails, as with a warning that is an error here, print why: the batch is good."""
+    def show(self, payload: bytes) -> None:
+        """Show a report. If that fails, as with a warning that is an error here, print why: the batch is good."""
         try:
-            self._show(message)
-        except Exception:
-            if sys.stderr is not None:
-                sys.stderr.write(f"cannot show a message of a worker process:\n{traceback.format_exc()}")
-
-    def _show(self, message: Log | Warn) -> None:
-        if isinstance(message, Log):
-            record = logging.makeLogRecord(pickle.loads(message.payload))
+            said = pickle.loads(payload)
+            if isinstance(said, tuple):
+                text, category, filename, lineno = said
+                warnings.warn_explicit(text, category, filename, lineno, registry=self._warned)
+                return
+            record = logging.makeLogRecord(said)
             logger = logging.getLogger(record.name)
             if logger.isEnabledFor(record.levelno):
                 logger.handle(record)
-        else:
-            text, category, filename, lineno = pickle.loads(message.payload)
-            warnings.warn_explicit(text, category, filename, lineno, registry=self._warned)
+        except Exception:
+            if sys.stderr is not None:
+                sys.stderr.write(f"cannot show a message of a worker process:\n{traceback.format_exc()}")

@@ -26,7 +26,7 @@ from staging_tf1.sources.files.mapped import file_of, identity_of
 from staging_tf1.workers.arena import rounded
 from staging_tf1.workers.by_value import ByValuePickler, learn, numbered
 
-__all__ = ["SharedShipment", "Shipment", "check_picklable", "culprit_of", "unloaded"]
+__all__ = ["Shipment", "check_picklable", "culprit_of", "unloaded"]
 
 # Smaller arrays are pickled, so that millions of them do not become as many buffers.
 _FROM_BYTES = 4 << 10
@@ -38,67 +38,56 @@ _RANDOM = (np.random.Generator, np.random.RandomState, random.Random)
 class Shipment:
     """Sources in shared memory without a name, which the kernel frees when the last process has closed it.
 
-    An array that several sources have is moved once.
-
-    Attributes:
-      descriptor: the file to pass to each worker.
-      nbytes: its size.
-    """
-
-    def __init__(self, sources: Sequence[Source]) -> None:
-        payload, buffers, _ = _pickled(list(sources))
-        ends = [_HEAD.size + 16 * len(buffers) + len(payload)]
-        spans = []
-        for buffer in buffers:
-            spans.append((rounded(ends[-1]), buffer.nbytes))
-            ends.append(rounded(ends[-1]) + buffer.nbytes)
-        self.nbytes = ends[-1]
-        self.descriptor = os.memfd_create("staging_tf1 source")
-        try:
-            os.ftruncate(self.descriptor, self.nbytes)
-            with mmap.mmap(self.descriptor, self.nbytes) as mapped:
-                mapped.write(_HEAD.pack(len(buffers), len(payload)))
-                mapped.write(np.array(spans, np.uint64).tobytes())
-                mapped.write(payload)
-                for (begin, nbytes), buffer in zip(spans, buffers):
-                    mapped[begin : begin + nbytes] = buffer
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Close the file in this process. May be called twice."""
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-        self.descriptor = -1
-
-
-class SharedShipment:
-    """A shipment that several pools use: made for the first, closed by the last. Thread-safe.
+    An array that several sources have is moved once. Several pools use it: it is made for the first, and closed by the
+    last. Thread-safe.
 
     Args:
       sources: the sources.
       users: how many pools will call `close`.
     """
 
-    def __init__(self, sources: Sequence[Source], users: int) -> None:
+    def __init__(self, sources: Sequence[Source], users: int = 1) -> None:
         self._sources, self._users = sources, users
-        self._shipment: Shipment | None = None
+        self._descriptor = -1
         self._lock = threading.Lock()
 
+    @property
     def descriptor(self) -> int:
-        """Return the file to pass to a worker. It stays open until all users have closed the shipment."""
+        """The file to pass to a worker. It stays open until all users have closed the shipment."""
         with self._lock:
-            if self._shipment is None:
-                self._shipment = Shipment(self._sources)
-            return self._shipment.descriptor
+            if self._descriptor < 0:
+                self._descriptor = _shipped(self._sources)
+            return self._descriptor
 
     def close(self) -> None:
         """Release the shipment for one user. The last one closes it."""
         with self._lock:
             self._users -= 1
-            if not self._users and self._shipment is not None:
-                self._shipment.close()
+            if not self._users and self._descriptor >= 0:
+                os.close(self._descriptor)
+
+
+def _shipped(sources: Sequence[Source]) -> int:
+    """Write sources to a file in memory: a head, the spans of the large arrays, the pickled rest, the arrays."""
+    payload, buffers, _ = _pickled(list(sources))
+    end = _HEAD.size + 16 * len(buffers) + len(payload)
+    spans = []
+    for buffer in buffers:
+        spans.append((rounded(end), buffer.nbytes))
+        end = sum(spans[-1])
+    descriptor = os.memfd_create("staging_tf1 source")
+    try:
+        os.ftruncate(descriptor, end)
+        with mmap.mmap(descriptor, end) as mapped:
+            mapped.write(_HEAD.pack(len(buffers), len(payload)))
+            mapped.write(np.array(spans, np.uint64).tobytes())
+            mapped.write(payload)
+            for (begin, nbytes), buffer in zip(spans, buffers):
+                mapped[begin : begin + nbytes] = buffer
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def unloaded(descriptor: int) -> list[Source]:

@@ -21,7 +21,7 @@ from staging_tf1.workers import reports
 from staging_tf1.workers.arena import Arena
 from staging_tf1.workers.batches import TooSmall, packed
 from staging_tf1.workers.failures import described
-from staging_tf1.workers.lanes import CannotLoad, Drop, Failed, Lane, Made, Make, PeerGone, TooLarge, lane_at
+from staging_tf1.workers.lanes import Drop, Failed, Lane, Made, Make, PeerGone, TooLarge, lane_at
 from staging_tf1.workers.setup import IDLE, Setup, Status, trace_signal
 from staging_tf1.workers.shipping import unloaded
 
@@ -129,9 +129,9 @@ class _Worker:
             if self._requests:
                 return
 
-    def _answer(self, request: Make, lane: int) -> Made | TooLarge | Failed | CannotLoad:
+    def _answer(self, request: Make, lane: int) -> Made | TooLarge | Failed:
         if self._cannot is not None:
-            return CannotLoad(request.batch, self._cannot)
+            return Failed(request.batch, self._cannot, is_loaded=False)
         arena = self._arenas[request.buffer]
         self._status.making(request.batch)
         arena.begin()
@@ -139,7 +139,7 @@ class _Worker:
         try:
             return self._made(request.batch, lane, arena)
         except BaseException as error:
-            return Failed(request.batch, described(error))
+            return Failed(request.batch, described(error), is_loaded=True)
         finally:
             allocate_with(None)
             if os.getpid() != self._pid:

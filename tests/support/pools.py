@@ -8,13 +8,13 @@ from typing import Any
 
 from staging_tf1.sources import Source
 from staging_tf1.workers.pool import PoolOptions, WorkerPool
-from staging_tf1.workers.shipping import SharedShipment
+from staging_tf1.workers.shipping import Shipment
 
 
 @contextmanager
 def pools(*sources: Source, processes: int = 1, **options: Any) -> Iterator[list[WorkerPool]]:
     """A pool of worker processes for each of `sources`, without a session."""
-    shipment = SharedShipment(sources, len(sources))
+    shipment = Shipment(sources, len(sources))
     made = [
         WorkerPool(PoolOptions(f"test/{index}", processes, shipment, index, **options)) for index in range(len(sources))
     ]

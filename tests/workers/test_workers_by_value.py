@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import functools
 import io
-import linecache
 import pickle
 import threading
-import traceback
 import types
 from pathlib import Path
 from typing import Any
 
 import main_program_child
 import pytest
-from test_workers import pools
-from worker_sources import Reporting
 
 from staging_tf1.workers.by_value import ByValuePickler
 
@@ -100,36 +96,8 @@ def test_code_that_is_pickled_by_value_keeps_its_file_and_lines(kind: str) -> No
             assert old == new
 
 
-def test_source_text_without_a_file_is_moved_once_and_found_by_linecache() -> None:
-    text = "def f(x):\n    return 1 / x  # the cell\n" + "# a long comment\n" * 1000
-    namespace: dict[str, Any] = {"__name__": "__main__"}
-    linecache.cache["<cell 7>"] = (len(text), None, text.splitlines(True), "<cell 7>")
-    try:
-        exec(compile(text + "\ng = lambda x: f(x)", "<cell 7>", "exec"), namespace)
-        payload = _by_value([namespace["f"], namespace["g"]])
-        assert len(payload) < 1.6 * len(text)
-        del linecache.cache["<cell 7>"]
-        function, _ = pickle.loads(payload)
-        with pytest.raises(ZeroDivisionError) as caught:
-            function(0)
-        assert "return 1 / x  # the cell" in "".join(traceback.format_exception(caught.value))
-    finally:
-        linecache.cache.pop("<cell 7>", None)
-
-
 def test_source_text_of_a_file_is_not_moved() -> None:
     assert b"is not moved" not in _by_value(lambda: None)
-
-
-def test_a_traceback_of_a_worker_shows_the_line() -> None:
-    def make(index: int) -> Any:
-        return 1 / index  # the line that fails
-
-    with pools(Reporting(9, make)) as (pool,), pytest.raises(ZeroDivisionError) as caught:
-        pool.make(0)
-    line = make.__code__.co_firstlineno + 1
-    text = str(caught.value.__cause__)
-    assert f'File "{__file__}", line {line}, in make' in text and "return 1 / index  # the line that fails" in text
 
 
 def test_what_a_main_program_defines_works_in_a_worker(run_python: Any, tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ import pytest
 import worker_sources
 from load import slowdown
 from processes import state_of
-from slow import with_slow
 from test_workers import all_kinds, pools
 from worker_sources import OwnError, Reporting, digits
 
@@ -78,49 +77,6 @@ def test_the_third_death_of_one_batch_raises(tmp_path: Path, number: int) -> Non
             pool.make(1)
         assert len(os.listdir(tmp_path)) == 3
         assert pool.make(2)["x"] == 2
-
-
-def test_killed_at_any_time_nothing_is_lost_or_doubled() -> None:
-    """One kill after every few batches, of whichever worker: in its start, in a batch, or between two."""
-    kills = int(os.environ.get("STAGING_TF1_WORKER_KILLS", "6" if with_slow() else "4"))
-    with pools(digits(4000, epochs=None), processes=2) as (pool,):
-        got, lock = dict[int, list[int]](), threading.Lock()
-        numbers = iter(range(kills * 20))
-
-        def feed() -> None:
-            while True:
-                with lock:
-                    number = next(numbers, None)
-                if number is None:
-                    return
-                batch = pool.make(number)
-                assert number not in got
-                got[number] = batch["label"].tolist()
-                pids = pool.pids
-                # A worker that another thread is replacing is not among them.
-                if number % 20 == 10 and pids:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pids[number // 20 % len(pids)], signal.SIGKILL)
-
-        run_in_threads(feed, 4)
-        assert got == {k: digits(4000, epochs=None).batch(k)["label"].tolist() for k in range(kills * 20)}
-
-
-def run_in_threads(function: Callable[[], Any], count: int) -> None:
-    errors = []
-
-    def guarded() -> None:
-        try:
-            function()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors, errors
 
 
 def test_a_stop_is_quick_even_in_a_long_call_of_c() -> None:
@@ -384,23 +340,6 @@ with pools(Doubled(3, pair)) as (pool,):
     made, mode = pool.make(1)["x"]
     print(type(made) is Pair, made.total(), mode, mode is Mode.B and total is Pair.total)
     print(not any("tensorflow" in name for name in __import__("sys").modules))
-"""
-
-
-def test_a_program_whose_standard_input_is_closed_has_workers(run_python: Any) -> None:
-    """The next descriptor that it opens has the number 0."""
-    result = run_python("-c", _CLOSED, env=WITH_TESTS)
-    assert (result.returncode, result.stdout) == (0, "[4, 5, 6, 7]\n"), result.stderr
-
-
-_CLOSED = """
-import os
-from test_workers import pools
-from worker_sources import digits
-
-os.close(0)
-with pools(digits()) as (pool,):
-    print(pool.make(1)["label"].tolist())
 """
 
 
