@@ -168,17 +168,6 @@ def fail_at(bad: int, error: Callable[[], BaseException]) -> Callable[[int], Any
     return make
 
 
-def fail_in_turn(errors: list[Callable[[], BaseException]]) -> Callable[[int], Any]:
-    """Make batches at even numbers, and raise what the next of `errors` returns at each odd one."""
-
-    def make(index: int) -> Any:
-        if index % 2:
-            raise errors[index // 2]()
-        return np.array([index])
-
-    return make
-
-
 def die_at(bad: int, times: int, folder: str, signal_number: int = signal.SIGKILL) -> Callable[[int], Any]:
     """Make batches, and die of a signal the first `times` that number `bad` is made."""
 

@@ -235,22 +235,6 @@ def test_a_local_class_is_caught_and_skipped(graph: Any) -> None:
         assert [int(sess.run(batch["x"])[0]) for _ in range(7)] == [0, 1, 3, 4, 6, 7, 8]
 
 
-def test_a_class_that_the_worker_made_is_caught_as_its_base() -> None:
-    """Nobody here can name it. The methods of later ones do not change those of this process."""
-
-    def make(index: int) -> Any:
-        class Inner(BadImage):
-            def __str__(self) -> str:
-                return f"inner {self.path}"
-
-        raise Inner(str(index))
-
-    with pools(Reporting(9, make)) as (pool,):
-        for number in range(3):
-            with pytest.raises(BadImage, match=f"inner {number}"):
-                pool.make(number)
-
-
 def test_an_exception_whose_class_cannot_be_made_here_is_named() -> None:
     """Its base refuses subclasses in the training process."""
 

@@ -23,38 +23,12 @@ import worker_sources
 from load import slowdown
 from processes import state_of
 from test_workers import all_kinds, pools
-from worker_sources import OwnError, Reporting, digits
+from worker_sources import Reporting, digits
 
-from staging_tf1.errors import CorruptRecordError, SourceError
-from staging_tf1.workers.failures import WorkerTraceback
+from staging_tf1.errors import SourceError
 from staging_tf1.workers.pool import CannotStart, PoolStopped, WorkerPool
 from staging_tf1.workers.process import frames_for
 from staging_tf1.workers.shipping import check_picklable
-
-ERRORS: dict[str, Callable[[], BaseException]] = {
-    "built in": lambda: ValueError("bad", 3),
-    "with other arguments": lambda: OwnError(3, reason="because"),
-    "a record's": lambda: CorruptRecordError("damaged", "a.tfrecord", 12),
-    "of the system": lambda: FileNotFoundError(2, "no such file", "x.png"),
-    "a stop": lambda: StopIteration(),
-    "an exit": lambda: SystemExit(4),
-}
-
-
-def test_an_exception_arrives_as_itself() -> None:
-    with pools(Reporting(None, worker_sources.fail_in_turn([*ERRORS.values()]))) as (pool,):
-        worker = pool.make(0)["pid"]
-        for turn, (name, make) in enumerate(ERRORS.items()):
-            error = make()
-            with pytest.raises(type(error)) as raised:
-                pool.make(2 * turn + 1)
-            assert str(raised.value) == str(error) and vars(raised.value) == vars(error), name
-            assert isinstance(raised.value.__cause__, WorkerTraceback), name
-            cause = str(raised.value.__cause__)
-            assert "in worker process 'test/0:0'" in cause, name
-            assert "worker_sources.py" in cause and "raise errors[index // 2]()" in cause, name
-            after = pool.make(2 * turn + 2)
-            assert (after["x"], after["pid"]) == (2 * turn + 2, worker), f"the worker goes on after {name}"
 
 
 def test_a_worker_that_dies_is_replaced_and_its_batch_is_made_again(
