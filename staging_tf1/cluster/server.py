@@ -14,7 +14,7 @@ from staging_tf1.cluster.layout import Layout, Task
 from staging_tf1.cluster.member import Member
 from staging_tf1.cluster.reach import incarnation_of, is_listening
 from staging_tf1.errors import ClusterError
-from staging_tf1.sigterm import catch_sigterm, release_sigterm
+from staging_tf1.signals import catch_sigterm, release_sigterm
 
 # The addresses at which this process has started servers. TensorFlow never stops them.
 _served: set[str] = set()

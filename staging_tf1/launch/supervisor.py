@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import errno
 import os
 import select
 import selectors
 import signal
+import socket
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from staging_tf1.launch.tasks import Task
+from staging_tf1.signals import die_with
 
 _STDOUT, _STDERR = 1, 2
 # A longer line is printed in pieces, so a line without an end takes bounded memory.
@@ -38,8 +38,6 @@ _GIVE_UP_SECS = 0.4
 _NOT_EXECUTED = 126
 # Most real-time signals have none.
 _NAMES = {int(each): each.name for each in signal.Signals}
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)
 
 
 class LineSplitter:
@@ -158,18 +156,21 @@ class _Process:
     """
 
     def __init__(self, task: Task, tags: Mapping[int, Mapping[str, bytes]]) -> None:
-        parent = os.getpid()
-        self._child = subprocess.Popen(
-            task.command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            env={**os.environ, **task.environment},
-            start_new_session=True,
-            # Python code after a fork can deadlock if the parent has threads. This one has none.
-            preexec_fn=lambda: die_with(parent),
-        )
+        # If this process is killed, the kernel ends the task, but not what the task has started.
+        self._life, life = socket.socketpair()
+        with life:
+            self._child = subprocess.Popen(
+                task.command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                env={**os.environ, **task.environment},
+                start_new_session=True,
+                # Python code after a fork can deadlock if the parent has threads. This one has none.
+                preexec_fn=lambda: die_with(life.fileno()),
+                pass_fds=[life.fileno()],
+            )
         pipes = {_STDOUT: self._child.stdout, _STDERR: self._child.stderr}
         self.streams = [_Stream(pipe, target, tags[target][task.name]) for target, pipe in pipes.items() if pipe]
 
@@ -186,19 +187,8 @@ class _Process:
     def reap(self) -> int:
         """Kill the rest of the exited task's group, and return its status, which is negative for a signal."""
         self.signal(signal.SIGKILL)
+        self._life.close()
         return self._child.wait()
-
-
-def die_with(parent: int) -> None:
-    """Let the kernel send SIGKILL to this process when the process `parent`, which has started it, ends in any way.
-
-    The setting survives `exec`, but not `fork`: processes that a task starts end only if they notice that their parent
-    or its pipes are gone. As long as the parent is alive, it ends them itself, with the process group.
-    """
-    if sys.platform == "linux":
-        _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(128 + signal.SIGKILL)  # the parent ended before the kernel was asked
 
 
 class _Supervisor:

@@ -26,9 +26,8 @@ from staging_tf1.garbage import join_thread
 from staging_tf1.graph.placement import warn_misplaced
 from staging_tf1.lifecycle.last_save import LastSave
 from staging_tf1.lifecycle.steps import Steps
-from staging_tf1.sigterm import in_main_thread
+from staging_tf1.signals import InterruptWatcher, ending_at_once, in_main_thread
 from staging_tf1.watch.ending import RunEnder
-from staging_tf1.watch.interrupt import InterruptWatcher, ending_at_once
 from staging_tf1.watch.snapshot import Observer
 from staging_tf1.watch.stall import StallRule, Watchdog
 from staging_tf1.watch.stats import PipelineStats, stats_of

@@ -22,7 +22,7 @@ from staging_tf1.lifecycle.classic import ClassicLoops
 from staging_tf1.lifecycle.in_step import InStep
 from staging_tf1.lifecycle.lockstep import Lockstep, LockstepPuts
 from staging_tf1.lifecycle.timed import TimedRuns
-from staging_tf1.watch.interrupt import InterruptWatcher
+from staging_tf1.signals import InterruptWatcher
 from staging_tf1.watch.waiting import WaitMeter
 
 # Where steps need not wait for each other.

@@ -15,7 +15,7 @@ from staging_tf1.cluster.connection import recovered_from
 from staging_tf1.cluster.fence import after_refusal, refused
 from staging_tf1.errors import StallError
 from staging_tf1.feed.chain import Handler, Look, Run, Stage
-from staging_tf1.watch.interrupt import InterruptWatcher, forget_replaced, interruption
+from staging_tf1.signals import InterruptWatcher, forget_replaced, interruption
 from staging_tf1.watch.views import Pending
 from staging_tf1.watch.waiting import WaitMeter
 

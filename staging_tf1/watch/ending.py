@@ -15,7 +15,7 @@ from typing import Any
 from absl import logging
 
 from staging_tf1.background import Background
-from staging_tf1.watch.interrupt import at_prompt, raised_for
+from staging_tf1.signals import at_prompt, raised_for
 from staging_tf1.watch.stall import Watchdog
 from staging_tf1.watch.views import Pending
 

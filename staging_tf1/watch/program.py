@@ -21,8 +21,7 @@ from absl import logging
 from staging_tf1._tf import is_closed, wrap_runs
 from staging_tf1.background import Background
 from staging_tf1.graph.state import is_watched
-from staging_tf1.sigterm import in_main_thread
-from staging_tf1.watch.interrupt import InterruptWatcher, forget_replaced, interruption
+from staging_tf1.signals import InterruptWatcher, forget_replaced, in_main_thread, interruption
 from staging_tf1.watch.views import Failure, Pending
 
 _RUNS = "_staging_tf1_program_runs"

@@ -6,7 +6,6 @@ It must not import TensorFlow, which takes seconds, hundreds of megabytes and, o
 from __future__ import annotations
 
 import faulthandler
-import fcntl
 import heapq
 import os
 import select
@@ -14,6 +13,7 @@ import signal
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from staging_tf1.signals import die_with
 from staging_tf1.sources.aligned import allocate_with
 from staging_tf1.sources.base import Source
 from staging_tf1.sources.files.remote import note_reads
@@ -55,21 +55,6 @@ def main(life: int, status: int, traces: int, shipped: int, *lanes: int) -> None
         _Worker([lane_at(descriptor) for descriptor in lanes], note, shipped).serve()
     except PeerGone:
         return
-
-
-def die_with(life: int) -> None:
-    """Have the kernel kill this process when the other end of the socket `life` is closed, whatever runs here.
-
-    A thread that waits for that would need the GIL, which a long call in C may hold. PR_SET_PDEATHSIG would kill this
-    process as soon as the *thread* that started it ends.
-    """
-    fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
-    poller = select.poll()
-    poller.register(life, select.POLLIN)
-    if poller.poll(0):  # it was closed before that
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class _Batch(NamedTuple):

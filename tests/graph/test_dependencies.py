@@ -24,7 +24,7 @@ from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.graph.dependencies import ancestors, can_end, cut_before
 from staging_tf1.graph.dependencies import ops_of_run as ops_by_name
 from staging_tf1.lifecycle.steps import Steps
-from staging_tf1.watch.interrupt import InterruptWatcher
+from staging_tf1.signals import InterruptWatcher
 
 LIMIT_SECS = 200.0
 

@@ -537,10 +537,13 @@ def test_tasks_die_with_launch(launch: Launch, run_python: RunPython) -> None:
     run.process.kill()
     assert run.end() == (-signal.SIGKILL, "", "")
     # A task whose parent has died before it starts does not start.
-    code = "from staging_tf1.launch.supervisor import die_with; die_with({}); print('started')"
-    assert run_python("-c", code.format(os.getpid())).stdout == "started\n"
-    done = run_python("-c", code.format(1))
-    assert (done.returncode, done.stdout) == (137, "")
+    code = (
+        "import socket; from staging_tf1.signals import die_with; here, there = socket.socketpair(); {}; "
+        "die_with(there.fileno()); print('started')"
+    )
+    assert run_python("-c", code.format("pass")).stdout == "started\n"
+    done = run_python("-c", code.format("here.close()"))
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, "")
 
 
 def test_launch_imports_no_tensorflow(run_python: RunPython) -> None:

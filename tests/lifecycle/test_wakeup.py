@@ -13,7 +13,7 @@ import asyncio, itertools, os, signal, socket, sys, threading
 import numpy as np
 import tensorflow.compat.v1 as tf
 import staging_tf1 as staging
-from staging_tf1.watch.interrupt import InterruptWatcher
+from staging_tf1.signals import InterruptWatcher
 
 signal.signal(signal.SIGINT, lambda number, frame: None)
 
@@ -224,7 +224,7 @@ def silent(done: Any) -> None:
 # The garbage collector may close a session in any thread, also in the one that another thread starts or joins under its
 # lock.
 COLLECTED = """
-from staging_tf1.watch.interrupt import _signals
+from staging_tf1.signals import _signals
 
 begun, joining, other = threading.Event(), threading.Event(), InterruptWatcher(lambda: None)
 

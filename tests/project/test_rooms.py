@@ -18,7 +18,7 @@ FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*
 _ROW = re.compile(r"^ +(\d|side) +(\S+) +(\S.*?)(?: {2,}(\S.*))?$", re.MULTILINE)
 ROWS = {room.rstrip("/"): (floor, allowed or "") for floor, room, _, allowed in _ROW.findall(DESIGN)}
 ZERO = {
-    f"{name}.py" for name in "_tf arguments background cores errors fork garbage progress replacing sigterm".split()
+    f"{name}.py" for name in "_tf arguments background cores errors fork garbage progress replacing signals".split()
 } | {"spec"}
 
 

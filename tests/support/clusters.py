@@ -22,7 +22,7 @@ from processes import state_of
 
 import staging_tf1 as staging
 from staging_tf1.lifecycle.timed import TimedRuns
-from staging_tf1.watch.interrupt import InterruptWatcher
+from staging_tf1.signals import InterruptWatcher
 from staging_tf1.watch.waiting import WaitMeter
 
 # Tests of what others show, too, with more processes. `make cluster` runs them.

@@ -1,4 +1,6 @@
-"""Lets Ctrl-C, and SIGTERM if the program handles it, reach a step that waits for input.
+"""Signals: lets Ctrl-C, and SIGTERM if the program handles it, reach a step that waits for input.
+
+SIGTERM can raise in the main thread, as Ctrl-C does. `die_with` ends a process with the one that started it.
 
 Python handles a signal between two of its own instructions, and a `Session.run` that waits executes none. But C code
 writes to the wake-up descriptor at once, so a thread that reads it can wake the step. A process has only one such
@@ -9,20 +11,22 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import fcntl
 import functools
 import os
 import queue
 import re
+import select
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
 
 from absl import logging
 
 from staging_tf1.background import Background
 from staging_tf1.fork import disown_in_child
-from staging_tf1.sigterm import catch_sigterm, exit_once, in_main_thread, release_sigterm
 
 # No signals.
 _END, _FLUSH = b"\0", b"\xff"
@@ -31,6 +35,52 @@ _FLUSH_SECS = 5.0
 _NOBODY = -1
 # SIGTERM arrives here only if the program handles it in Python. Otherwise it ends the process at once.
 _ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+def in_main_thread() -> bool:
+    """Whether the caller is in the main thread, the only one that may set handlers of signals."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def catch_sigterm() -> bool:
+    """Let the next SIGTERM raise SystemExit in the main thread. A second one ends the process at once.
+
+    Return False, and change nothing, if the program handles SIGTERM, or outside the main thread.
+    """
+    if not in_main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        return False
+    signal.signal(signal.SIGTERM, _exit_once)
+    return True
+
+
+def release_sigterm() -> None:
+    """Undo `catch_sigterm`, unless the program has set a handler since. For the main thread."""
+    if signal.getsignal(signal.SIGTERM) is _exit_once:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _exit_once(number: int, frame: Any) -> NoReturn:
+    """Raise SystemExit as the handler of a signal, and remove this handler: a second one ends the process at once."""
+    signal.signal(number, signal.SIG_DFL)
+    raise SystemExit(128 + number)
+
+
+def die_with(end: int) -> None:
+    """Have the kernel kill this process when the other end of the socket `end` is closed, whatever runs here.
+
+    It outlives `exec`, but not `fork`. On other systems than Linux, nothing happens. A thread that waits for the end of
+    the other process would need the GIL, which a long call in C may hold. PR_SET_PDEATHSIG would kill this process as
+    soon as the *thread* that started it ends.
+    """
+    if sys.platform != "linux":
+        return
+    fcntl.fcntl(end, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(end, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(end, fcntl.F_SETFL, fcntl.fcntl(end, fcntl.F_GETFL) | os.O_ASYNC)
+    poller = select.poll()
+    poller.register(end, select.POLLIN)
+    if poller.poll(0):  # it was closed before that
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 _REPLACED = re.compile(r"REPLACED BY (KeyboardInterrupt|SystemExit: (\d+))")
@@ -165,8 +215,8 @@ def raised_for(number: int) -> BaseException | None:
     handler = signal.getsignal(number)
     if handler is signal.default_int_handler:
         return KeyboardInterrupt()
-    # `exit_once` has removed itself, if it has run.
-    return SystemExit(128 + number) if handler in (exit_once, signal.SIG_DFL) else None
+    # `_exit_once` has removed itself, if it has run.
+    return SystemExit(128 + number) if handler in (_exit_once, signal.SIG_DFL) else None
 
 
 class _Signals:
