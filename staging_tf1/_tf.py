@@ -42,7 +42,7 @@ from tensorflow.python.util import tf_export as _tf_export
 from tensorflow.python.util import tf_stack as _tf_stack
 from tensorflow.python.util.module_wrapper import TFModuleWrapper as _TFModuleWrapper
 
-from staging_tf1.errors import SpecError, StagingWarning, warn
+from staging_tf1.errors import SpecError, StagingWarning, short_traceback, warn
 from staging_tf1.fork import refuse_if_forked
 
 # What other modules import from here that is not defined here.
@@ -473,6 +473,27 @@ def original_stack() -> list[tuple[str, int, str]]:
     return [(frame.filename, frame.lineno, frame.name) for frame in _tf_stack.extract_stack()]
 
 
+class _OwnFrames(_tf_stack.StackTraceFilter):  # type: ignore[misc]
+    """Leaves the frames of this package out of the tracebacks of the ops that are made in it."""
+
+    def get_filtered_filenames(self) -> frozenset[str]:
+        filenames: frozenset[str] = _own_files() | self.parent.get_filtered_filenames()
+        return filenames
+
+
+@functools.cache
+def _own_files() -> frozenset[str]:
+    return frozenset(os.path.join(folder, name) for folder, _, names in os.walk(PACKAGE) for name in names)
+
+
+def own_frames_hidden() -> contextlib.AbstractContextManager[Any]:
+    """Return a context for making ops. TensorFlow prints the traceback of an op in each error of it.
+
+    After `tf.debugging.disable_traceback_filtering()` it hides nothing.
+    """
+    return _OwnFrames() if tf.debugging.is_traceback_filtering_enabled() else contextlib.nullcontext()
+
+
 @contextlib.contextmanager
 def estimator_exports() -> Iterator[None]:
     """Let the package `tensorflow-estimator` export its names with `tf_export`, as up to TensorFlow 2.15."""
@@ -584,6 +605,7 @@ def _enters(session: Any) -> bool:
     return _ENTRY in session.__dict__ or _wrapper is not None
 
 
+@short_traceback
 def _enter(session: Any, handle: str | None, fetches: Any, feed_dict: Any, call: Callable[[Any, Any], Any]) -> Any:
     """Do a run: all ways to run a session lead here."""
     entry: Entry | None = session.__dict__.get(_ENTRY)

@@ -7,8 +7,13 @@ the batch.
 
 from __future__ import annotations
 
+import functools
 import sys
+import types
 import warnings
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from typing import ParamSpec, TypeVar
 
 __all__ = [
     "BuildError",
@@ -34,6 +39,8 @@ __all__ = [
 
 # The packages whose lines are not the user's. contextlib calls the generators of `with` statements.
 _NOT_THE_USER = {"staging_tf1", "tensorflow", "contextlib"}
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
 
 
 class StagingError(Exception):
@@ -164,6 +171,84 @@ class NotebookWarning(StagingWarning):
 def warn(message: str, category: type[Warning]) -> None:
     """Warn, and show the line of the user's program that called the package, however deep the call is."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _NOT_THE_USER:
+    while frame.f_back is not None and not _is_users(frame):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def short_traceback(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """Let exceptions leave `function` with the frames of the user's program only. Their causes get the same.
+
+    Shortened are errors of this package and of TensorFlow, whose message says what to do, and exceptions of the user's
+    functions that this package has called. All others may be mistakes of this package, and keep their traceback. As
+    TensorFlow does with its own frames, nothing is hidden after `tf.debugging.disable_traceback_filtering()`.
+    """
+
+    @functools.wraps(function)
+    def call(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            if not (_hides_frames() and _shorten(error)):
+                raise
+            # Python 3.10 would restore the traceback at a bare `raise`.
+            raise error
+
+    return call
+
+
+def _shorten(error: BaseException) -> bool:
+    """Shorten the traceback of an exception and those of its causes. Return whether its own is another."""
+    before = error.__traceback__
+    seen: set[int] = set()
+    shown: BaseException | None = error
+    while shown is not None and id(shown) not in seen:
+        seen.add(id(shown))
+        entries = _entries(shown.__traceback__)
+        if isinstance(shown, StagingError) or _is_of(shown, {"tensorflow"}) or _is_raised_by_user(entries):
+            shown.__traceback__ = _of_users(entries)
+        shown = shown.__cause__ or (None if shown.__suppress_context__ else shown.__context__)
+    return error.__traceback__ is not before
+
+
+def _entries(traceback: types.TracebackType | None) -> list[types.TracebackType]:
+    entries = []
+    while traceback is not None:
+        entries.append(traceback)
+        traceback = traceback.tb_next
+    return entries
+
+
+def _is_raised_by_user(entries: list[types.TracebackType]) -> bool:
+    """Whether the program's own code was running: below the last frame of this package is one of it."""
+    for entry in reversed(entries):
+        if _is_of(entry.tb_frame, {"staging_tf1"}):
+            return False
+        if not _is_of(entry.tb_frame, _NOT_THE_USER | sys.stdlib_module_names) and (
+            "site-packages" not in entry.tb_frame.f_code.co_filename
+        ):
+            return True
+    return False
+
+
+def _of_users(entries: list[types.TracebackType]) -> types.TracebackType | None:
+    traceback = None
+    for entry in reversed(entries):
+        if _is_users(entry.tb_frame):
+            traceback = types.TracebackType(traceback, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return traceback
+
+
+def _is_users(frame: types.FrameType) -> bool:
+    return not _is_of(frame, _NOT_THE_USER)
+
+
+def _is_of(thing: types.FrameType | BaseException, packages: AbstractSet[str]) -> bool:
+    """Whether the code of a frame, or the class of an exception, is in one of these packages."""
+    module = thing.f_globals.get("__name__") if isinstance(thing, types.FrameType) else type(thing).__module__
+    return str(module).partition(".")[0] in packages
+
+
+def _hides_frames() -> bool:
+    tensorflow = sys.modules.get("tensorflow")
+    return tensorflow is None or bool(tensorflow.debugging.is_traceback_filtering_enabled())

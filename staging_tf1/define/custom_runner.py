@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from staging_tf1._tf import deterministic_ops, tf
+from staging_tf1._tf import deterministic_ops, own_frames_hidden, tf
 from staging_tf1.arguments import (
     AUTOTUNE,
     INT64_MAX,
@@ -32,7 +32,7 @@ from staging_tf1.define.checks import (
 )
 from staging_tf1.define.inputs import common_batches, divided
 from staging_tf1.define.specs import as_type_spec, can_be_split
-from staging_tf1.errors import SpecError
+from staging_tf1.errors import SpecError, short_traceback
 from staging_tf1.feed.feeding import feeding_of
 from staging_tf1.feed.pipeline import Input, Plan
 from staging_tf1.feed.source_errors import errors_only, skip_rule
@@ -101,6 +101,7 @@ class CustomRunner:
     [[0, 1, 2, 3], [4]]
     """
 
+    @short_traceback
     def __init__(
         self,
         source: Any,
@@ -150,6 +151,7 @@ class CustomRunner:
         self._sink, self.queue = sink, sink.queue
         self.placeholders = self._packed(sink.put.placeholders)
 
+    @short_traceback
     def get_inputs(self, batch_size: int | None = None) -> Any:
         """Return the tensors of the next batch, in the structure of the source's batches.
 
@@ -179,8 +181,10 @@ class CustomRunner:
         else:
             self._check_room(size)
         endless = all(isinstance(entry.source, Source) and entry.source.num_batches is None for entry in plan.inputs)
-        return self._packed(self._sink.dequeue(size, partial=not endless))
+        with own_frames_hidden():
+            return self._packed(self._sink.dequeue(size, partial=not endless))
 
+    @short_traceback
     def start_threads(self, sess: Any, coord: Any | None = None) -> list[threading.Thread]:
         """Start the feed threads in `sess`. A second call for the same session starts none.
 

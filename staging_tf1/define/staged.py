@@ -30,6 +30,7 @@ from staging_tf1.define.checks import (
     tower_range_of,
 )
 from staging_tf1.define.inputs import element_bytes, with_inputs
+from staging_tf1.errors import short_traceback
 from staging_tf1.feed.pipeline import Plan
 from staging_tf1.feed.resume import RESUME_MODES
 from staging_tf1.feed.source_errors import errors_only, skip_rule
@@ -43,6 +44,7 @@ from staging_tf1.sources.spans import checked_spans
 _TWO_GIB = 2**31
 
 
+@short_traceback
 def staged(
     values: Any,
     *,

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from staging_tf1._tf import current_container, has_default_graph, is_inside, scope_device, tf
+from staging_tf1._tf import current_container, has_default_graph, is_inside, own_frames_hidden, scope_device, tf
 from staging_tf1.arguments import op_name, shown
-from staging_tf1.errors import BuildError, SpecError
+from staging_tf1.errors import BuildError, SpecError, short_traceback
 from staging_tf1.graph.elements import declare, to_tensors, types_of
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.state import KnownStores, Store, StoreKey, counted_state_of
@@ -64,6 +64,7 @@ class BaseStagingArea:
     # Whether one that is built again on the same line only warns.
     warns_of_repeats = False
 
+    @short_traceback
     def __init__(
         self,
         dtypes: Any,
@@ -199,11 +200,12 @@ class BaseStagingArea:
                 f"{self}: {method} is called while another graph is the default. Use the area in the graph that it "
                 "was built in: call it within `with area.graph.as_default():`."
             )
-        if here is not self.graph or has_default_graph():
-            yield here
-        else:
-            with here.as_default():
+        with own_frames_hidden():
+            if here is not self.graph or has_default_graph():
                 yield here
+            else:
+                with here.as_default():
+                    yield here
 
     @contextmanager
     def _at_store(self, graph: Any) -> Iterator[None]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.arguments import INT32_MAX, as_int, shown
-from staging_tf1.errors import SpecError
+from staging_tf1.errors import SpecError, short_traceback
 from staging_tf1.graph.area_base import MISFIT, BaseStagingArea
 from staging_tf1.graph.elements import element_indices
 
@@ -52,6 +52,7 @@ class StagingArea(BaseStagingArea):
 
     _kind = "Stage"
 
+    @short_traceback
     def put(self, values: Any, name: str | None = None) -> Any:
         """Return the op that puts one element. The op waits while the area is full.
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from staging_tf1._tf import FuncGraph, control_flow_context, has_default_graph, tf
+from staging_tf1._tf import FuncGraph, control_flow_context, has_default_graph, own_frames_hidden, tf
 from staging_tf1.errors import BuildError, StagingWarning, warn
 from staging_tf1.graph.callsite import CallSite, call_site
 from staging_tf1.graph.state import counted_state_of
@@ -79,7 +79,8 @@ def building(caller: str, *, warns_of_repeats: bool = False) -> Iterator[CallSit
     site = check_buildable(caller, warns_of_repeats=warns_of_repeats)
     _under_way.site = site
     try:
-        yield site
+        with own_frames_hidden():
+            yield site
     finally:
         _under_way.site = None
     log = counted_state_of(tf.get_default_graph()).log

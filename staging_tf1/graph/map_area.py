@@ -7,7 +7,7 @@ from typing import Any
 
 from staging_tf1._tf import tf
 from staging_tf1.arguments import INT64_MAX, as_int, flag, shown
-from staging_tf1.errors import SpecError
+from staging_tf1.errors import SpecError, short_traceback
 from staging_tf1.graph.area_base import MISFIT, BaseStagingArea
 from staging_tf1.graph.elements import element_indices, is_variable
 from staging_tf1.spec.arrays import describe
@@ -67,6 +67,7 @@ class MapStagingArea(BaseStagingArea):
         """Whether `get()` takes the smallest key."""
         return self._kind == "OrderedMapStage"
 
+    @short_traceback
     def put(self, key: Any, vals: Any, indices: Sequence[Any] | None = None, name: str | None = None) -> Any:
         """Return the op that puts one element, or some of its components, under `key`. Wait while the area is full.
 

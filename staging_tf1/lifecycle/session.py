@@ -11,7 +11,7 @@ from typing import Any
 from staging_tf1._tf import tf
 from staging_tf1.arguments import flag, folder, function, instance, seconds, stall_secs_or_default
 from staging_tf1.cluster.cluster import Cluster, await_workers
-from staging_tf1.errors import UnclosedWarning, warn
+from staging_tf1.errors import UnclosedWarning, short_traceback, warn
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.callsite import call_site
 from staging_tf1.graph.placement import absent_devices_named
@@ -89,6 +89,7 @@ class StagingSession:
     # On the class, because __del__ also runs if the __init__ of a subclass fails before this one.
     _session: Any = None
 
+    @short_traceback
     def __init__(
         self,
         *,
@@ -152,6 +153,7 @@ class StagingSession:
     def __enter__(self) -> StagingSession:
         return self
 
+    @short_traceback
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -164,6 +166,9 @@ class StagingSession:
         if kind is not None and issubclass(kind, (tf.errors.OutOfRangeError, StopIteration)):
             kind = None
         self._close(kind)
+        if error is not None:
+            # The coordinator has raised it again, and added its own frames.
+            error.__traceback__ = traceback
         # As in MonitoredSession, the end of the data is not an error.
         return kind is None
 
@@ -172,6 +177,7 @@ class StagingSession:
         """The graph that the session runs."""
         return self._open().graph
 
+    @short_traceback
     def run(
         self,
         fetches: Any,
@@ -199,6 +205,7 @@ class StagingSession:
             self._raise_cause(error)
             raise
 
+    @short_traceback
     def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
         """Like `tf.train.MonitoredSession.run_step_fn`."""
         function("StagingSession.run_step_fn()", "step_fn", step_fn, "a function of one argument, step_context")
@@ -227,6 +234,7 @@ class StagingSession:
             feed_list = checked_feeds(feed_list)
         step = make_stepper(self._hook.runtime.steps, fetches, feed_list)
 
+        @short_traceback
         def call(*values: Any) -> Any:
             self._open()
             try:
@@ -254,6 +262,7 @@ class StagingSession:
         """Return the figures of every pipeline so far; after the end, the final ones."""
         return self._hook.stats()
 
+    @short_traceback
     def close(self) -> None:
         """Stop and join the feed threads and close the session. May be called twice.
 

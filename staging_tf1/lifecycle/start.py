@@ -8,6 +8,7 @@ from typing import Any
 
 from staging_tf1._tf import run_unwrapped, tf, unwrapped_session
 from staging_tf1.arguments import flag, having, stall_secs_or_default
+from staging_tf1.errors import short_traceback
 from staging_tf1.feed.feeding import check_initialized, feeding_of
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
 from staging_tf1.fork import refuse_if_forked
@@ -20,6 +21,7 @@ from staging_tf1.watch.stall import StallRule
 from staging_tf1.watch.stats import PipelineStats, stats_of
 
 
+@short_traceback
 def start(
     sess: Any | None = None,
     coord: Any | None = None,

@@ -174,6 +174,15 @@ def test_tf_stack_extract_stack_sees_through_autograph() -> None:
     assert not any("__autograph_generated_file" in filename for filename, _ in files)
 
 
+def test_tf_stack_filter_leaves_files_out() -> None:
+    with _tf.own_frames_hidden():
+        hidden = _tf.op_stack(_tf.own_variable(1.0, collections=[], name="hidden").op)
+    shown = _tf.op_stack(_tf.own_variable(1.0, collections=[], name="shown").op)
+    files = [[frame[0] for frame in frames] for frames in (hidden, shown)]
+    assert all(__file__ in each for each in files)
+    assert [any(name.startswith(_tf.PACKAGE) for name in each) for each in files] == [False, True]
+
+
 def test_every_private_name_has_a_canary() -> None:
     tested = inspect.getsource(inspect.getmodule(test_every_private_name_has_a_canary))  # type: ignore[arg-type]
     public = {"tf", "Dataset"}
