@@ -26,7 +26,7 @@ LINE = r"\(made at test_areas\.py:\d+\)"
 pytestmark = pytest.mark.usefixtures("graph")
 
 
-# ---- forms
+# Forms of elements.
 
 
 def test_list_elements_come_back_in_order_as_lists() -> None:
@@ -114,7 +114,7 @@ def test_names_of_ops_follow_the_name_argument() -> None:
     assert area.peek(0, name="look")[0].op.name == "look"
 
 
-# ---- values
+# Values.
 
 
 def test_python_values_are_made_of_the_declared_dtype() -> None:
@@ -262,7 +262,7 @@ def test_an_area_is_used_in_its_own_graph() -> None:
         assert other.get_operations() == []
 
 
-# ---- from_tensors
+# from_tensors.
 
 
 def test_from_tensors_takes_dtypes_shapes_and_names() -> None:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from once import Reading
 
 from staging_tf1.errors import SpecError, StagingError
-from staging_tf1.sources import ArraySource, GeneratorSource, Source, as_source
+from staging_tf1.sources import ArraySource, GeneratorSource, as_source
 from staging_tf1.spec import ArraySpec
 
 
@@ -201,32 +201,6 @@ def test_as_source_refuses_the_rest() -> None:
         as_source(ArraySource)
     with pytest.raises(TypeError, match=r"^as_source\(\) got value=3\.5, expected batches: a source, a generator func"):
         as_source(3.5)
-
-
-class _Squares(Source):
-    """A minimal source, as a user writes it."""
-
-    gives_away = False
-    spec = ArraySpec((2,), np.int64)
-    batch_size = 2
-    num_records = None
-    batches_per_epoch = None
-    num_batches = None
-
-    def batch(self, index: int) -> Any:
-        return np.arange(2 * index, 2 * index + 2) ** 2
-
-    def shard(self, index: int, count: int) -> Source:
-        raise NotImplementedError
-
-    def fingerprint(self) -> dict[str, int | str]:
-        return {"source": "squares"}
-
-
-def test_a_source_of_one_s_own_needs_little() -> None:
-    batches = _Squares().batches(3)
-    assert [next(batches).tolist() for _ in range(2)] == [[36, 49], [64, 81]]
-    assert _Squares().bytes_per_batch == 16
 
 
 def _bad_at_one() -> Reading:

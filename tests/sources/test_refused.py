@@ -322,6 +322,11 @@ def test_a_source_without_records_says_so(make: Any, name: str) -> None:
     assert not hasattr(source, name) and not hasattr(source, "anything_else")
 
 
+def test_a_source_of_ones_own_needs_little() -> None:
+    batches = Batches().batches(3)
+    assert [next(batches).tolist() for _ in range(2)] == [[3], [4]] and Batches().bytes_per_batch == 16
+
+
 def test_an_attribute_error_in_a_source_keeps_its_message() -> None:
     class Broken(Batches):
         @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,56 +17,16 @@ COUNT = 24
 
 
 class Dataset:
-    """`value_of(i)` is record i, in what `__getitem__` has returned before."""
+    """Record i is `fill(kept, i)`, made of what is kept."""
 
-    def __init__(self) -> None:
-        self.buffer = np.zeros(3)
+    def __init__(self, kept: Any, fill: Callable[[Any, int], Any]) -> None:
+        self.kept, self.fill = kept, fill
 
     def __len__(self) -> int:
         return COUNT
 
     def __getitem__(self, number: int) -> Any:
-        self.buffer[:] = number
-        return self.buffer
-
-
-class View(Dataset):
-    def __getitem__(self, number: int) -> Any:
-        self.buffer[:] = number
-        return self.buffer[::2]
-
-
-class Dict(Dataset):
-    def __init__(self) -> None:
-        self.record: dict[str, Any] = {}
-
-    def __getitem__(self, number: int) -> Any:
-        self.record.update(x=np.full(2, number), y=number)
-        return self.record
-
-
-class BufferInDict(Dataset):
-    def __getitem__(self, number: int) -> Any:
-        self.buffer[:] = number
-        return {"x": self.buffer, "y": number}
-
-
-class List(Dataset):
-    def __init__(self) -> None:
-        self.record = [0, 0]
-
-    def __getitem__(self, number: int) -> Any:
-        self.record[:] = [number, number]
-        return self.record
-
-
-class Bytes(Dataset):
-    def __init__(self) -> None:
-        self.data = bytearray(4)
-
-    def __getitem__(self, number: int) -> Any:
-        self.data[:] = bytes([number]) * 4
-        return np.frombuffer(self.data, np.uint8)
+        return self.fill(self.kept, number)
 
 
 class Many(Dataset):
@@ -75,15 +36,30 @@ class Many(Dataset):
         return [self[number] for number in numbers]
 
 
-class Lengths(Dataset):
-    """Records of different lengths, for `pad` and `ragged`."""
-
-    def __getitem__(self, number: int) -> Any:
-        self.buffer[:] = number
-        return self.buffer[: number % 3 + 1]
+def filled(kept: Any, number: int) -> Any:
+    """Set the values of an array, list or bytearray."""
+    kept[:] = bytes([number]) * 4 if isinstance(kept, bytearray) else [number] * len(kept)
+    return kept
 
 
-DATASETS = [Dataset, View, Dict, BufferInDict, List, Bytes, Many]
+def updated(kept: dict[str, Any], number: int) -> Any:
+    kept.update(x=np.full(2, number), y=number)
+    return kept
+
+
+def array() -> Any:
+    return np.zeros(3)
+
+
+DATASETS: dict[str, Callable[[], Dataset]] = {
+    "array": lambda: Dataset(array(), filled),
+    "view": lambda: Dataset(array(), lambda kept, number: filled(kept, number)[::2]),
+    "dict": lambda: Dataset({}, updated),
+    "array in a dict": lambda: Dataset(array(), lambda kept, number: {"x": filled(kept, number), "y": number}),
+    "list": lambda: Dataset([0, 0], filled),
+    "bytes": lambda: Dataset(bytearray(4), lambda kept, number: np.frombuffer(filled(kept, number), np.uint8)),
+    "many": lambda: Many(array(), filled),
+}
 
 
 def values(batch: Any) -> list[float]:
@@ -102,15 +78,15 @@ def collated(records: list[Any]) -> Any:
 
 @pytest.mark.parametrize("kind", DATASETS)
 @pytest.mark.parametrize("batch_size", [1, 2, 8])
-def test_each_record_is_its_own(kind: type[Dataset], batch_size: int, tmp_path: Path) -> None:
-    expected = list(range(COUNT))
+def test_each_record_is_its_own(kind: str, batch_size: int, tmp_path: Path) -> None:
+    expected, new = list(range(COUNT)), DATASETS[kind]
     made: dict[str, Any] = {
-        "MapSource": sources.MapSource(kind(), batch_size=batch_size),
-        "collate": sources.MapSource(kind(), batch_size=batch_size, collate=collated),
-        "cached": sources.cached(kind(), tmp_path / "cache", batch_size=batch_size),
-        "threads": sources.MapSource(kind(), batch_size=batch_size, threads=4),
-        "load": sources.MapSource(range(COUNT), load=kind().__getitem__, batch_size=batch_size),
-        "load, threads": sources.MapSource(range(COUNT), load=kind().__getitem__, batch_size=batch_size, threads=4),
+        "MapSource": sources.MapSource(new(), batch_size=batch_size),
+        "collate": sources.MapSource(new(), batch_size=batch_size, collate=collated),
+        "cached": sources.cached(new(), tmp_path / "cache", batch_size=batch_size),
+        "threads": sources.MapSource(new(), batch_size=batch_size, threads=4),
+        "load": sources.MapSource(range(COUNT), load=new().__getitem__, batch_size=batch_size),
+        "load, threads": sources.MapSource(range(COUNT), load=new().__getitem__, batch_size=batch_size, threads=4),
     }
     for name, source in made.items():
         batches = [source.batch(index) for index in range(COUNT // batch_size)]
@@ -118,8 +94,8 @@ def test_each_record_is_its_own(kind: type[Dataset], batch_size: int, tmp_path: 
 
 
 @pytest.mark.parametrize("kind", DATASETS)
-def test_composed_sources_and_concurrent_readers(kind: type[Dataset]) -> None:
-    source = sources.MapSource(kind(), batch_size=4)
+def test_composed_sources_and_concurrent_readers(kind: str) -> None:
+    source = sources.MapSource(DATASETS[kind](), batch_size=4)
     both = sources.concatenate([source, source])
     barrier = threading.Barrier(3)
 
@@ -133,7 +109,8 @@ def test_composed_sources_and_concurrent_readers(kind: type[Dataset]) -> None:
 
 
 def test_records_of_different_lengths() -> None:
-    source = sources.MapSource(Lengths(), batch_size=6)
+    lengths = Dataset(array(), lambda kept, number: filled(kept, number)[: number % 3 + 1])
+    source = sources.MapSource(lengths, batch_size=6)
     padded = source.pad().batch(1)
     assert [row[0] for row in padded] == [6, 7, 8, 9, 10, 11]
     ragged = source.ragged().batch(1)
@@ -144,14 +121,11 @@ def test_records_of_different_lengths() -> None:
 @pytest.mark.skipif(not hasattr(np.dtypes, "StringDType"), reason="numpy 1 has no StringDType")
 def test_a_reused_buffer_of_strings() -> None:
     # copy.deepcopy() of numpy 2.0 takes such strings for Python objects, and crashes.
-    class Strings(Dataset):
-        def __init__(self) -> None:
-            self.buffer = np.array(["", ""], np.dtypes.StringDType())
+    def fill(kept: Any, number: int) -> Any:
+        kept[:] = ["x" * number, "\0"]
+        return {"words": kept[:]}
 
-        def __getitem__(self, number: int) -> Any:
-            self.buffer[:] = ["x" * number, "\0"]
-            return {"words": self.buffer[:]}
-
-    source = sources.MapSource(Strings(), batch_size=COUNT, epochs=1)
+    strings = Dataset(np.array(["", ""], np.dtypes.StringDType()), fill)
+    source = sources.MapSource(strings, batch_size=COUNT, epochs=1)
     for _ in range(100):
         assert source.batch(0)["words"].tolist() == [[b"x" * number, b"\0"] for number in range(COUNT)]
