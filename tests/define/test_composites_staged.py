@@ -231,31 +231,6 @@ def test_a_restored_run_goes_on_with_the_next_batch(tmp_path: Any, share: str) -
     assert Counter(got) == Counter(2 * list(range(COUNT)))
 
 
-def test_bad_batches_are_skipped_and_named() -> None:
-    def broken(numbers: Any) -> Any:
-        batch = batch_of(numbers)
-        if 4 in list(numbers):  # the first batch sets the spec
-            batch["words"] = RaggedValue(batch["words"].flat_values, batch["words"].row_splits + 1)
-        return batch
-
-    source = GeneratorSource(lambda: map(broken, parts()), name="text")
-    with tf.Graph().as_default():
-        batch = staging.staged(source)
-        with pytest.raises(SpecError) as caught:
-            run(batch)
-    assert "generator 'text': batch 1: component 'words' got row_splits that start at 1, expected 0." in str(
-        caught.value
-    )
-    with tf.Graph().as_default():
-        ours = Own()
-        whole, row = ours.batch, RaggedValue.from_rows([[1]])
-        ours.batch = lambda index: {**whole(index), **({"words": row} if index == 2 else {})}  # type: ignore[method-assign]
-        batch = staging.staged(ours, ignored_exception_types=SpecError, max_ignored=9)
-        figures: list[Any] = []
-        assert list(map(listed, run(batch, figures))) == EXPECTED[:2] + EXPECTED[3:]
-        assert figures[-1].ignored == 1, "one row, where the others have three"
-
-
 def test_a_source_may_reuse_its_buffers() -> None:
     """At any moment the area holds batches that the generator has overwritten."""
     arrays = {
