@@ -6,13 +6,15 @@ import contextlib
 import os
 import pickle
 import socket
-import struct
 import threading
 from typing import Any, NamedTuple
 
 __all__ = ["Drop", "Failed", "Lane", "Made", "Make", "PeerGone", "Report", "TooLarge"]
 
-_LENGTH = struct.Struct("<Q")
+# Less than what the system buffers for a socket.
+_PACKET_BYTES = 32 << 10
+# The first byte of a packet: whether the message goes on in the next one.
+_MORE, _LAST = b"+", b"."
 
 
 class PeerGone(Exception):
@@ -70,6 +72,9 @@ class Lane:
     """One end of a socket pair, for one request at a time. Several threads may send, and one at a time receives.
 
     Sending and receiving release the GIL while they wait.
+
+    Args:
+      end: the socket, of packets: a message is read in one call, and with its own descriptors.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -86,16 +91,13 @@ class Lane:
         Raises:
           PeerGone: the other end is closed.
         """
-        pickled = pickle.dumps(message)
-        header = _LENGTH.pack(len(pickled))
+        left = pickle.dumps(message)
         try:
             with self._sending:
-                if descriptors:
-                    # They arrive with the header, in one piece: it is shorter than what the system splits.
-                    socket.send_fds(self._socket, [header], descriptors)
-                    self._socket.sendall(pickled)
-                else:
-                    self._socket.sendall(header + pickled)
+                while len(left) > _PACKET_BYTES:
+                    self._socket.sendmsg([_MORE, left[:_PACKET_BYTES]])
+                    left = left[_PACKET_BYTES:]
+                socket.send_fds(self._socket, [_LAST, left], descriptors)
         except OSError as error:
             raise PeerGone from error
 
@@ -105,22 +107,17 @@ class Lane:
         Raises:
           PeerGone: the other end is closed.
         """
+        parts, kind = [], _MORE
         try:
-            header, descriptors, _, _ = socket.recv_fds(self._socket, _LENGTH.size, 1)
-            (left,) = _LENGTH.unpack(header + self._exactly(_LENGTH.size - len(header)))
-            return pickle.loads(self._exactly(left)), descriptors
+            while kind == _MORE:
+                packet, descriptors, _, _ = socket.recv_fds(self._socket, 1 + _PACKET_BYTES, 1)
+                if not packet:
+                    raise PeerGone
+                kind = packet[:1]
+                parts.append(packet[1:])
         except OSError as error:
             raise PeerGone from error
-
-    def _exactly(self, left: int) -> bytes:
-        parts = []
-        while left:
-            part = self._socket.recv(left, socket.MSG_WAITALL)
-            if not part:
-                raise PeerGone
-            parts.append(part)
-            left -= len(part)
-        return b"".join(parts)
+        return pickle.loads(b"".join(parts)), descriptors
 
     def shut_down(self) -> None:
         """Wake both ends. Called from any thread, and more than once."""
@@ -130,6 +127,11 @@ class Lane:
     def close(self) -> None:
         """Close the descriptor. No thread may use the lane."""
         self._socket.close()
+
+
+def connected() -> tuple[socket.socket, socket.socket]:
+    """Return two sockets for the ends of a lane."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 def lane_at(descriptor: int) -> Lane:

@@ -7,14 +7,13 @@ import os
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from staging_tf1.workers.lanes import Lane, PeerGone
+from staging_tf1.workers.lanes import Lane, PeerGone, connected
 from staging_tf1.workers.setup import STARTING, Setup, Status, trace_signal
 
 __all__ = ["Frame", "LANES_EACH", "WorkerProcess", "frames_for", "starting_for", "url_for", "waiting_for"]
@@ -49,7 +48,7 @@ class WorkerProcess:
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             pairs = []
             for _ in range(1 + LANES_EACH):
-                pairs.append(socket.socketpair())
+                pairs.append(connected())
                 ours.enter_context(pairs[-1][0])
                 theirs.enter_context(pairs[-1][1])
             self._traces, traces = os.pipe()
