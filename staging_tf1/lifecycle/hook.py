@@ -36,13 +36,14 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
 
     Order, as `tf.train.MonitoredSession` documents it (tensorflow/python/training/monitored_session.py)::
 
-        hook.begin()                    graph still open: adds the clearing of areas to the local init
-        session created                 graph finalized, variables initialized or restored, local init, areas cleared
-        queue runners started           feed threads among them
-        hook.after_create_session()     lockstep warm-up (again after a recovery)
-        while not should_stop():        steps; each `run` of the session is wrapped
-        hook.end()                      threads told to stop and joined; not called after an error: then the
-                                        coordinator stops the threads, and MonitoredSession joins them
+        hook.begin()                 graph still open: adds the clearing of areas to the local init
+        session created              graph finalized, variables initialized or restored, local init,
+                                     areas cleared
+        queue runners started        feed threads among them
+        hook.after_create_session()  lockstep warm-up (again after a recovery)
+        while not should_stop():     steps; each `run` of the session is wrapped
+        hook.end()                   threads told to stop and joined; not called after an error: then
+                                     the coordinator stops the threads, and MonitoredSession joins them
 
     Args:
       stop_grace_period_secs: seconds to wait at the end for the feed threads to return.
