@@ -62,6 +62,7 @@ class Model:
         self.group = tf.group(self.add, name="group")
         self.nothing = tf.no_op(name="nothing")
         self.empty = tf.constant([], name="empty")
+        self.empty.graph.prevent_feeding(self.empty)
         self.checked = tf.debugging.assert_less(self.number, 10, message="the number is too large")
         with tf.control_dependencies([self.checked]):
             self.safe = tf.identity(self.number, name="safe")
@@ -170,14 +171,29 @@ FEEDS: dict[str, Callable[[Model], tuple[Any, Any]]] = {
 }
 
 
-@pytest.fixture
-def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
+@pytest.fixture(autouse=True)
+def compiled_early(monkeypatch: pytest.MonkeyPatch) -> None:
     # The third run is a callable.
     monkeypatch.setattr(compiled_runs, "_RUNS_BEFORE", 1)
-    with tf.Graph().as_default() as graph:
-        model = Model()
-        graph.prevent_feeding(model.empty)
-        yield model
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    with tf.Graph().as_default():
+        yield Model()
+
+
+@pytest.fixture(scope="module")
+def made_once() -> Model:
+    with tf.Graph().as_default():
+        return Model()
+
+
+@pytest.fixture
+def shared(made_once: Model) -> Iterator[Model]:
+    """A model that others use as well, in sessions of their own."""
+    with made_once.x.graph.as_default():
+        yield made_once
 
 
 def outcome(session: Any, fetches: Any, feeds: Any) -> Any:
@@ -218,23 +234,23 @@ def sessions(model: Model) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("name", FETCHES)
-def test_fetches(model: Model, name: str) -> None:
-    plain, compiled = sessions(model)
+def test_fetches(shared: Model, name: str) -> None:
+    plain, compiled = sessions(shared)
     make = FETCHES[name]
-    fetches = make(model)
+    fetches = make(shared)
     with plain, compiled:
         for _ in range(5):
             assert outcome(compiled, fetches, None) == outcome(plain, fetches, None)
         # Equal fetches in containers of their own.
-        assert outcome(compiled, make(model), None) == outcome(plain, make(model), None)
+        assert outcome(compiled, make(shared), None) == outcome(plain, make(shared), None)
 
 
 @pytest.mark.parametrize("name", FEEDS)
-def test_feeds(model: Model, name: str) -> None:
-    plain, compiled = sessions(model)
-    fetches, feeds = FEEDS[name](model)
-    good = {model.x: ROWS[:1], model.number: 1, model.text: ["a"], model.half: [0, 0], model.byte: 0}
-    good[model.sparse_in] = ([[0, 0]], [1.0], [1, 2])
+def test_feeds(shared: Model, name: str) -> None:
+    plain, compiled = sessions(shared)
+    fetches, feeds = FEEDS[name](shared)
+    good = {shared.x: ROWS[:1], shared.number: 1, shared.text: ["a"], shared.half: [0, 0], shared.byte: 0}
+    good[shared.sparse_in] = ([[0, 0]], [1.0], [1, 2])
     with plain, compiled:
         # The fetches are known by then.
         for session in (plain, compiled):
