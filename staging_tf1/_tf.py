@@ -118,8 +118,31 @@ def _has_own_runners() -> bool:
     return any(type(runner).__module__.startswith("staging_tf1.") for runner in runners)
 
 
+class _PrintedTwice(logging.Filter):
+    """Drops a line of TensorFlow's own handler if a handler of the root logger writes the same one to the same stream.
+
+    absl gives the root logger such a handler when it is the first to log.
+    """
+
+    def __init__(self, handler: Any) -> None:
+        super().__init__()
+        self._handler = handler
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not any(
+            other.stream is self._handler.stream
+            and record.levelno >= other.level
+            and other.format(record) == self._handler.format(record)
+            for other in logging.root.handlers
+            if isinstance(other, logging.StreamHandler)
+        )
+
+
 # Added before the package's first call.
 tf.get_logger().addFilter(_OwnDeprecations())
+for _handler in tf.get_logger().handlers:
+    if isinstance(_handler, logging.StreamHandler):
+        _handler.addFilter(_PrintedTwice(_handler))
 
 
 def list_physical_devices() -> list[bytes]:
