@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from staging_tf1.legacy.contrib import homes
 from staging_tf1.legacy.contrib.homes import LOST, OURS, PARTS
-from staging_tf1.legacy.shim import numpy_names, old_names
-from staging_tf1.legacy.shim.tensorflow_names import MODULES, Gone
+from staging_tf1.legacy.shim import old_names
+from staging_tf1.legacy.shim.tables import NUMPY, Gone
+from staging_tf1.legacy.shim.tensorflow_names import MODULES
 
 CONTRIB = "tensorflow.contrib"
 # What stands below the public API.
@@ -47,8 +48,11 @@ _NUMPY_ADVICE = {
 
 
 def _moves() -> dict[str, str]:
-    moves = {f"numpy.{name}": home.replace(":", ".") for name, home in numpy_names.NAMES.items()}
-    moves |= {f"numpy.lib.{name}": home.replace(":", ".") for name, home in numpy_names.LIB.items()}
+    moves = {
+        f"{owner}.{name}": home.replace(":", ".")
+        for owner, names in NUMPY.names.items()
+        for name, home in names.items()
+    }
     moves = {name: home.removeprefix("builtins.") for name, home in moves.items() if home.startswith(_NUMPY_HOMES)}
     for part, names in homes.EQUIVALENTS.items():
         moves |= {f"{CONTRIB}.{part}.{name}": f"tensorflow.{home}" for name, home in names.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,25 @@ def test_same_losses_under_run(under_run: dict[str, str], name: str, try_contrib
 def test_there_is_a_golden_for_every_program() -> None:
     assert sorted(goldens("estimator")) == sorted(path.stem for path in FOLDER.glob("*.py"))
     assert len(goldens("estimator")) >= 10
+
+
+def test_an_input_pipeline_resumes_as_under_tensorflow_1(legacy_run: Run) -> None:
+    # The output under TensorFlow 1.15.5.
+    assert legacy_run(PROMISES / "input_hook.py").stdout.splitlines() == [
+        "failed after 11",
+        "104 107 102 103 100 111 106 113 108 105 110 116 119 101 112",
+        " ".join(f"input.ckpt-{step}.index" for step in (0, 11, 13, 14, 2, 3, 4, 6, 7, 9)),
+    ]
+
+
+def test_each_line_is_logged_once(legacy_run: Run, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import tensorflow as tf\nfrom absl import logging\ntf.logging.set_verbosity(tf.logging.INFO)\n"
+        "logging.warning('now the root logger has a handler, too')\n"
+        "tf.estimator.Estimator(lambda features, mode: None)\n"
+    )
+    assert len(re.findall("^INFO:tensorflow:Using config", legacy_run(program).stderr, re.MULTILINE)) == 1
 
 
 # As on the page in test_legacy_docs.py.

@@ -16,9 +16,10 @@ from legacy_support import PROMISES, Run
 from staging_tf1.legacy import moved_names, source_files
 from staging_tf1.legacy.codemod import migration
 from staging_tf1.legacy.codemod.changes import Changes
-from staging_tf1.legacy.shim import numpy_arrays, numpy_functions, numpy_names
+from staging_tf1.legacy.shim import numpy_functions, old_names
 from staging_tf1.legacy.shim.old_names import value_at
 from staging_tf1.legacy.shim.origin import Origin
+from staging_tf1.legacy.shim.tables import NUMPY
 
 HAS_TOSTRING = hasattr(np.ndarray, "tostring")
 PRINTS_TYPES = repr(np.float32(2.5)) != "2.5"
@@ -29,7 +30,7 @@ def test_the_program_prints_what_it_printed_under_tensorflow_1(legacy_run: Run) 
     # The output under TensorFlow 1.15.5 with numpy 1.18.5.
     assert ran.stdout == (PROMISES / "numpy_printing.txt").read_text(), ran.stderr[-2000:]
     if not HAS_TOSTRING:
-        assert ran.stderr.count("numpy.ndarray.tostring was removed; using tobytes() instead.") == 1
+        assert ran.stderr.count("numpy.ndarray.tostring was removed; using numpy.ndarray.tobytes instead.") == 1
 
 
 @pytest.mark.parametrize("option", ["--old-names-are-on", "--no-old-names"])
@@ -57,23 +58,24 @@ def test_libraries_see_the_installed_numpy(staging_run: Run, tmp_path: Path, opt
     assert printed == f"{[HAS_TOSTRING] * 3} {HAS_TOSTRING or with_old_names} [{number}]\n"
 
 
+@pytest.mark.parametrize("words", [-1, 1])
 def test_no_type_is_written_to_whose_layout_is_unknown(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    words: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for words in (-1, 1):
-        monkeypatch.setattr(numpy_arrays, "_FLAGS_OFFSET", (21 + words) * ctypes.sizeof(ctypes.c_void_p))
-        flags = np.ndarray.__flags__
-        numpy_arrays._lend_tostring([np.ndarray, np.generic], Origin())
-        assert hasattr(np.ndarray, "tostring") == HAS_TOSTRING and np.ndarray.__flags__ == flags
-    said = "numpy.ndarray.tostring cannot be restored in this version of Python. Write x.tobytes() instead."
-    assert caplog.messages == [said] * 2
+    monkeypatch.setattr(old_names, "_FLAGS_OFFSET", (21 + words) * ctypes.sizeof(ctypes.c_void_p))
+    flags = np.ndarray.__flags__
+    old_names._offer_attributes("numpy:ndarray", {"to_text": "numpy:ndarray.tobytes"}, Origin(), is_changed=False)
+    assert not hasattr(np.ndarray, "to_text") and np.ndarray.__flags__ == flags
+    assert caplog.messages == [
+        "numpy.ndarray.to_text cannot be restored in this version of Python. Use numpy.ndarray.tobytes."
+    ]
 
 
 def test_every_home_of_a_removed_name_exists() -> None:
-    for name, home in numpy_names.NAMES.items():
+    for name, home in NUMPY.names["numpy"].items():
         if name not in dir(np):
             value_at(home)
-    for name, home in numpy_names.LIB.items():
+    for name, home in NUMPY.names["numpy.lib"].items():
         assert value_at(home) is getattr(np, name)
 
 
@@ -118,7 +120,7 @@ def test_migrate_leaves_an_own_tostring_and_lists_what_has_no_equivalent(tmp_pat
         (3, "np.sctypes", "list the types, such as np.float32"),
     ]
     assert set(moved_names._NUMPY_ADVICE) == {
-        name for name, home in numpy_names.NAMES.items() if not home.startswith(("builtins:", "numpy:", "numpy."))
+        name for name, home in NUMPY.names["numpy"].items() if not home.startswith(("builtins:", "numpy:", "numpy."))
     }
 
 

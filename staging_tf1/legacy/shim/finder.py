@@ -89,9 +89,7 @@ class Finder(MetaPathFinder):
         if spec is not None:
             if is_lent(fullname):
                 _genuine(spec)
-            if (act is not None or around is not None) and spec.loader is not None:
-                spec.loader = _ActingLoader(spec.loader, act, around or nullcontext)
-            return spec
+            return _acting(spec, act, around)
         if not is_ours_to_find:
             return None
         asking = sys._getframe(1)
@@ -104,7 +102,7 @@ class Finder(MetaPathFinder):
             folder = os.path.join(files, *fullname.split(".")[1:-1])
             if (spec := _find_elsewhere(self, fullname, [folder], target)) is not None:
                 made_for_user.add(fullname)
-                return _genuine(spec)
+                return _acting(_genuine(spec), act)
         try:
             make = self._maker(fullname)
         except ImportError:
@@ -155,6 +153,12 @@ def _genuine(spec: ModuleSpec) -> ModuleSpec:
     """Let the file of a `spec` be loaded as one of TensorFlow 1.15.5. A folder without an __init__.py has none."""
     if isinstance(spec.loader, SourceFileLoader):
         spec.loader = importlib.import_module(_GENUINE).GenuineLoader(spec.name, spec.loader.path)
+    return spec
+
+
+def _acting(spec: ModuleSpec, act: AfterLoad | None, around: Around | None = None) -> ModuleSpec:
+    if (act is not None or around is not None) and spec.loader is not None:
+        spec.loader = _ActingLoader(spec.loader, act, around or nullcontext)
     return spec
 
 

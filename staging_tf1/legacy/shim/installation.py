@@ -14,7 +14,6 @@ from staging_tf1.legacy.shim import (
     keras_two,
     numpy_arrays,
     old_names,
-    scipy_names,
     submodules,
     views,
 )
@@ -22,6 +21,7 @@ from staging_tf1.legacy.shim.estimator import sessions, standins
 from staging_tf1.legacy.shim.finder import AfterLoad, Finder
 from staging_tf1.legacy.shim.origin import Origin
 from staging_tf1.legacy.shim.settings import Settings, from_environment
+from staging_tf1.legacy.shim.tables import SCIPY
 from staging_tf1.legacy.shim.tensorflow_names import FACES
 from staging_tf1.quiet import find_devices, importing
 
@@ -172,7 +172,7 @@ def lend() -> tuple[Finder, Origin]:
         finder = Finder(after_load, submodules.maker, lambda name: _second_face(name, origin), origin, around)
         _lending = finder, origin
         finder.install()
-        finder.add(dict.fromkeys(scipy_names.PACKAGES, _as_package))
+        finder.add(dict.fromkeys([name.rpartition(".")[0] for name in SCIPY.modules], _as_package))
     return _lending
 
 

@@ -6,7 +6,7 @@ instead. tests/legacy/test_legacy_libraries.py compares the results with those o
 
 from __future__ import annotations
 
-from staging_tf1.legacy.shim.tensorflow_names import Gone
+from staging_tf1.legacy.shim.tables import Gone
 
 _OURS = "staging_tf1.legacy.shim.library_functions"
 _ROLLING = "apply corr count cov kurt max mean median min quantile skew std sum var".split()
@@ -46,6 +46,26 @@ _NAMES: dict[str, dict[str, dict[str, str]]] = {
             "value_counts": "!Use pd.Series(values).value_counts().",
         },
         "pandas.io.json": {"json_normalize": "pandas:json_normalize"},
+    },
+    "librosa": {
+        "librosa": {
+            "logamplitude": "!Use librosa.power_to_db(). librosa 0.5 is the last release that has it.",
+            "output": "!Use soundfile.write(path, y, sr). librosa 0.7 is the last release that has it.",
+        },
+    },
+    "nibabel": {"nibabel": {"get_info": "!Use nibabel.pkg_info. nibabel 4 is the last release that has it."}},
+    "scikit-learn": {
+        "sklearn.datasets": {
+            "fetch_mldata": "!Use fetch_openml(). scikit-learn 0.21 is the last release that has it.",
+            "load_boston": "!scikit-learn 1.1 is the last release that has it: pip install 'scikit-learn<1.2'.",
+        },
+        "sklearn.metrics": {
+            "jaccard_similarity_score": "!Use jaccard_score(). scikit-learn 0.22 is the last release that has it."
+        },
+        "sklearn.mixture": {"GMM": "!Use GaussianMixture. scikit-learn 0.19 is the last release that has it."},
+        "sklearn.preprocessing": {
+            "Imputer": "!Use sklearn.impute.SimpleImputer. scikit-learn 0.21 is the last release that has it."
+        },
     },
     "Keras": {
         "keras.preprocessing.image": dict.fromkeys(
@@ -129,6 +149,15 @@ KERAS_HOMES = {"engine": ("layers", "models"), "objectives": ("losses",)}
 # Modules that are gone.
 MODULES: dict[str, Gone] = {
     "keras.utils.np_utils": Gone(("keras.utils",), "keras has removed it."),
+    "librosa.output": Gone((), "Use soundfile.write(path, y, sr). librosa 0.7 is the last release that has it."),
+    "sklearn.externals.joblib": Gone(("joblib",), "scikit-learn 0.22 is the last release that has it."),
+    "sklearn.externals.six": Gone(("six",), "scikit-learn 0.22 is the last release that has it."),
+    "sklearn.lda": Gone(("sklearn.discriminant_analysis",), "scikit-learn 0.18 is the last release that has it."),
+    "sklearn.utils.linear_assignment_": Gone((_OURS,), "scikit-learn 0.22 is the last release that has it."),
+    **{
+        f"sklearn.{name}": Gone(("sklearn.model_selection",), "scikit-learn 0.19 is the last release that has it.")
+        for name in ("cross_validation", "grid_search", "learning_curve")
+    },
     "pkg_resources": Gone(
         ("staging_tf1.legacy.shim.package_resources",),
         "Releases of setuptools before 82 have it: pip install 'setuptools<82'.",

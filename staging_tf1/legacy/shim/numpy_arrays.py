@@ -1,27 +1,20 @@
-"""Arrays as in numpy 1.18, the numpy of TensorFlow 1.15: how they print and are made, and their `tostring()`."""
+"""Arrays as in numpy 1.18, the numpy of TensorFlow 1.15: how they print and are made."""
 
 from __future__ import annotations
 
-import ctypes
 import functools
-import logging
 import sys
-import types
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from staging_tf1.legacy.shim.origin import Origin
 
-_log = logging.getLogger("staging_tf1")
-
 
 def attach(numpy: ModuleType, origin: Origin) -> None:
-    """Change the loaded numpy: printing for the whole process, functions and `tostring` for user code."""
+    """Change the loaded numpy: printing for the whole process, functions for user code."""
     _print_as_before(numpy)
-    if not hasattr(numpy.ndarray, "tostring"):
-        _lend_tostring([numpy.ndarray, numpy.generic], origin)
     _read_bytes_from_strings(numpy, origin)
     _arrays_as_before(numpy, origin)
 
@@ -33,53 +26,6 @@ def _print_as_before(numpy: ModuleType) -> None:
     defaults = getattr(sys.modules.get("numpy._core.printoptions"), "default_format_options_dict", None)
     if defaults is not None:
         defaults["legacy"] = 121
-
-
-class _ToString:
-    """`tostring` of numpy's types, which exists for user code only. The first use is logged."""
-
-    def __init__(self, origin: Origin) -> None:
-        self._origin = origin
-
-    def __get__(self, instance: Any, owner: type) -> Any:
-        if not self._origin.sees_old_names(sys._getframe(1)):
-            raise AttributeError(f"{owner.__name__!r} object has no attribute 'tostring'")
-        _log_once()
-        return _tostring if instance is None else types.MethodType(_tostring, instance)
-
-
-def _tostring(self: Any, order: Any = "C") -> Any:
-    return self.tobytes(order)
-
-
-@functools.cache
-def _log_once() -> None:
-    _log.warning("numpy.ndarray.tostring was removed; using tobytes() instead.")
-
-
-# Where a type of CPython keeps its flags, and the one that setattr() respects.
-_FLAGS_OFFSET = 21 * ctypes.sizeof(ctypes.c_void_p)
-_IMMUTABLE = 1 << 8
-
-
-def _lend_tostring(kinds: Sequence[type], origin: Origin) -> None:
-    """Set `tostring` on types that are written in C, which Python marks as immutable.
-
-    Rewriting the source of user modules instead would miss the program itself, which Python and not the import system
-    loads. In a Python whose types look different nothing is written, a warning says so, and `tostring` stays missing.
-    """
-    flags = {kind: ctypes.c_ulong.from_address(id(kind) + _FLAGS_OFFSET) for kind in kinds}
-    # Types with other flags, so that they agree by chance at no other place.
-    samples = {kind: ctypes.c_ulong.from_address(id(kind) + _FLAGS_OFFSET) for kind in (int, list, type, Origin)}
-    if any(field.value != kind.__flags__ for kind, field in (flags | samples).items()):
-        _log.warning("numpy.ndarray.tostring cannot be restored in this version of Python. Write x.tobytes() instead.")
-        return
-    for kind, field in flags.items():
-        field.value &= ~_IMMUTABLE
-        try:
-            kind.tostring = _ToString(origin)  # type: ignore[attr-defined]
-        finally:
-            field.value |= _IMMUTABLE
 
 
 def _read_bytes_from_strings(numpy: Any, origin: Origin) -> None:

@@ -6,6 +6,7 @@ The first use of each name is logged.
 from __future__ import annotations
 
 import collections.abc
+import ctypes
 import functools
 import importlib
 import logging
@@ -15,48 +16,44 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from staging_tf1.errors import RemovedNameError
-from staging_tf1.legacy.shim import library_names, numpy_names, scipy_names, tensorflow_names, views
+from staging_tf1.legacy.shim import library_names, tensorflow_names, views
 from staging_tf1.legacy.shim.origin import Origin
-from staging_tf1.legacy.shim.tensorflow_names import Gone
+from staging_tf1.legacy.shim.tables import NUMPY, PYTHON, SCIPY, TENSORFLOW, Homes
 
 _log = logging.getLogger("staging_tf1")
 
 _COLLECTIONS = {name: f"collections.abc:{name}" for name in collections.abc.__all__ if not hasattr(collections, name)}
-# Module -> removed name -> current home of its value ("module:attribute"; "builtins" for Python's own types).
-MODULES: dict[str, dict[str, str]] = {
-    "numpy": numpy_names.NAMES,
-    "numpy.lib": numpy_names.LIB,
+# Module -> removed name -> home; see tables.py.
+MODULES: Homes = {
     "collections": _COLLECTIONS,
-    "inspect": {"getargspec": "staging_tf1.legacy.shim.old_names:getargspec"},
-    "time": {"clock": "time:perf_counter"},
-    "fractions": {"gcd": "math:gcd"},
+    **PYTHON.names,
+    **NUMPY.names,
+    **SCIPY.names,
     **library_names.NAMES,
-    **scipy_names.NAMES,
     **tensorflow_names.NAMES,
 }
-# Modules that other libraries removed.
-GONE_MODULES = {
-    **library_names.MODULES,
-    **{name: Gone((home,), "scipy has removed it.") for name, home in scipy_names.MODULES.items()},
-}
-# "module:Class" -> attributes that are gone or, in the second, have changed.
-_OF_CLASSES = (library_names.METHODS, library_names.CHANGED)
-OFFERED = {*MODULES, *(owner.partition(":")[0] for owners in _OF_CLASSES for owner in owners)}
+# Modules that Python and other libraries removed.
+GONE_MODULES = PYTHON.modules | SCIPY.modules | library_names.MODULES
+# "module:Class" -> attributes that are gone, and those that have changed.
+METHODS = PYTHON.attributes | NUMPY.attributes | TENSORFLOW.attributes | library_names.METHODS
+CHANGED = PYTHON.changed | library_names.CHANGED
+OFFERED = {*MODULES, *(owner.partition(":")[0] for owner in (*METHODS, *CHANGED))}
 
 
 def offer(module: ModuleType, origin: Origin) -> None:
     """Add the removed names of a loaded module of `OFFERED`, those of its classes, and its changed functions."""
     if module.__name__ in MODULES:
         _offer_names(module, origin)
-    for owners in _OF_CLASSES:
+    for owners in (METHODS, CHANGED):
         for owner, names in owners.items():
             if owner.partition(":")[0] == module.__name__:
-                _offer_attributes(owner, names, origin)
+                _offer_attributes(owner, names, origin, is_changed=owners is CHANGED)
 
 
 def _offer_names(module: ModuleType, origin: Origin) -> None:
     """Offer names through the ``__getattr__`` of a module, which Python calls only for missing names."""
     removed = MODULES[module.__name__]
+    public = module.__name__.replace("tensorflow._api.v2.compat.v1", "tf")
     before = module.__dict__.get("__getattr__")
     seen: set[str] = set()
 
@@ -67,34 +64,65 @@ def _offer_names(module: ModuleType, origin: Origin) -> None:
                 return before(name)
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
         if home.startswith("!"):
-            return removed_name(f"{module.__name__}.{name}", home[1:])
+            return removed_name(f"{public}.{name}", home[1:])
         if name not in seen and not origin.is_lent(sys._getframe(1)):
             seen.add(name)
-            _log.warning("%s.%s was removed; using %s instead.", module.__name__, name, _shown(home))
+            _log.warning("%s.%s was removed; using %s instead.", public, name, _shown(home))
         return value_at(home)
 
     module.__dict__["__getattr__"] = __getattr__
 
 
-def _offer_attributes(owner: str, names: Mapping[str, str], origin: Origin) -> None:
+def _offer_attributes(owner: str, names: Mapping[str, str], origin: Origin, is_changed: bool) -> None:
     kind = value_at(owner)
     for name, home in names.items():
+        full = f"{owner.replace(':', '.')}.{name}"
         if isinstance(kind, ModuleType):
             if not isinstance(there := getattr(kind, name), _Function):
-                setattr(kind, name, _Function(origin, home, there))
+                setattr(kind, name, _Function(origin, f"{owner}:{name}", home, there))
             continue
         there = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
-        is_changed = owner in library_names.CHANGED
-        if not isinstance(there, _Attribute) and (there is not None) == is_changed:
-            setattr(kind, name, _Attribute(origin, f"{owner.replace(':', '.')}.{name}", home, there))
+        if isinstance(there, _Attribute) or (there is not None) != is_changed:
+            continue
+        if home.startswith("="):
+            setattr(kind, name, value_at(home[1:])(full))
+        elif not _set_attribute(kind, name, _Attribute(origin, full, home, there)):
+            _log.warning("%s cannot be restored in this version of Python. Use %s.", full, _shown(home))
+
+
+# Where a type of CPython keeps its flags, and the one that setattr() respects.
+_FLAGS_OFFSET = 21 * ctypes.sizeof(ctypes.c_void_p)
+_IMMUTABLE = 1 << 8
+
+
+def _set_attribute(kind: type, name: str, value: Any) -> bool:
+    """Set an attribute of a type, also of one in C, which Python marks as immutable. Return whether that was possible.
+
+    Rewriting the source of user modules instead would miss the program itself, which Python and not the import system
+    loads. In a Python whose types look different nothing is written.
+    """
+    if not kind.__flags__ & _IMMUTABLE:
+        setattr(kind, name, value)
+        return True
+    # With types of other flags, so that they agree by chance at no other place.
+    fields = {each: ctypes.c_ulong.from_address(id(each) + _FLAGS_OFFSET) for each in (kind, int, list, type, Origin)}
+    if any(field.value != each.__flags__ for each, field in fields.items()):
+        return False
+    fields[kind].value &= ~_IMMUTABLE
+    try:
+        setattr(kind, name, value)
+    finally:
+        fields[kind].value |= _IMMUTABLE
+    return True
 
 
 class _Function:
     """A function of a module that has changed, and that user code sees as in an old release."""
 
-    def __init__(self, origin: Origin, home: str, genuine: Callable[..., Any]) -> None:
+    def __init__(self, origin: Origin, place: str, home: str, genuine: Callable[..., Any]) -> None:
         functools.update_wrapper(self, genuine)
         self._origin = origin
+        self._place = place
         self._home = home
         self._genuine = genuine
 
@@ -102,6 +130,9 @@ class _Function:
         if self._origin.sees_old_names(sys._getframe(1)):
             return value_at(self._home)(self._genuine, *args, **kwargs)
         return self._genuine(*args, **kwargs)
+
+    def __reduce__(self) -> Any:
+        return value_at, (self._place,)
 
 
 class _Attribute:
@@ -140,7 +171,7 @@ class _Attribute:
 @functools.cache
 def removed_name(full: str, instead: str) -> Any:
     """Return a stand-in for a name that is gone, whose use raises what to do instead."""
-    since = " in TensorFlow 2" if full.startswith("tensorflow") else ""
+    since = " in TensorFlow 2" if full.startswith(("tensorflow", "tf.")) else ""
     return absent(f"{full} was removed{since}. {instead}")
 
 
@@ -190,20 +221,51 @@ def _shown(home: str) -> str:
 
 # ---- functions that need more than another name
 
-ArgSpec = collections.namedtuple("ArgSpec", "args varargs keywords defaults")
+
+class Ignored:
+    """A setting that TensorFlow has removed. It is false, takes any attribute and value, and does nothing."""
+
+    def __init__(self, full: str = "") -> None:
+        self.__dict__["full"] = full
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        self.__setattr__("", value)
+
+    def __getattr__(self, name: str) -> None:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self.__dict__["full"]:
+            _log.warning("%s was removed. Setting it has no effect; the results stay the same.", self.full)
+            self.__dict__["full"] = ""
+
+    def __bool__(self) -> bool:
+        return False
 
 
-def getargspec(function: Callable[..., Any]) -> Any:
-    """Return the arguments of `function` as `inspect.getargspec` did before Python 3.11.
+def auto_shard(full: str) -> Any:
+    """Return the property `auto_shard` of the class `DistributeOptions`, which has a policy instead."""
+    return property(
+        lambda self: self.auto_shard_policy.name != "OFF",
+        lambda self, value: setattr(
+            self, "auto_shard_policy", type(self.auto_shard_policy)["OFF" if value is False else "AUTO"]
+        ),
+    )
 
-    Raises ValueError for keyword-only arguments and annotations, which the old form cannot represent.
-    """
-    full = importlib.import_module("inspect").getfullargspec(function)
-    if full.kwonlyargs or full.annotations:
-        raise ValueError(
-            "Function has keyword-only parameters or annotations, use inspect.signature() API which can support them"
-        )
-    return ArgSpec(full.args, full.varargs, full.varkw, full.defaults)
+
+def experimental_run_v2(self: Any, fn: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """Run a function on each replica of a strategy."""
+    return self.run(fn, args, kwargs)
+
+
+def list_devices() -> list[str]:
+    """Return the names of the devices."""
+    devices = importlib.import_module("tensorflow.python.framework.config").list_logical_devices()
+    return [f"/job:localhost/replica:0/task:0{device.name}" for device in devices]
 
 
 def unknown_shape(op: Any) -> list[Any]:

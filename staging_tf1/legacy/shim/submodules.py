@@ -7,12 +7,14 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from staging_tf1.errors import RemovedModuleError
 from staging_tf1.legacy.contrib import modules
 from staging_tf1.legacy.contrib.modules import Make
 from staging_tf1.legacy.shim import keras_two, views
 from staging_tf1.legacy.shim.old_names import GONE_MODULES, removed_name, value_at
 from staging_tf1.legacy.shim.origin import is_lent
-from staging_tf1.legacy.shim.tensorflow_names import MODULES, Gone
+from staging_tf1.legacy.shim.tables import PYTHON, Gone
+from staging_tf1.legacy.shim.tensorflow_names import MODULES
 
 # Old code imports from these folders below the public API; TensorFlow 2 still has them.
 BELOW_THE_API = ("python", "core", "compiler", "lite", "tools", "compat")
@@ -39,9 +41,12 @@ def is_public(fullname: str) -> bool:
 def maker(fullname: str) -> Make | None:
     """Return a function that turns a new module into `fullname`, or None if TF1 had no such module.
 
-    Raises RemovedModuleError for parts of `tf.contrib` that are not restored, and for Estimator without its package.
+    Raises RemovedModuleError for parts of `tf.contrib` and modules of Python that are not restored, and for Estimator
+    without its package.
     """
-    if _gone(fullname) is not None:
+    if (gone := _gone(fullname)) is not None:
+        if fullname in PYTHON.modules and not gone.homes:
+            raise RemovedModuleError(f"No module named {fullname!r}: Python has removed its own. {gone.advice}")
         return _stand_in
     if keras_two.counterpart(fullname) is not None:
         return _of_keras_two if keras_two.had(fullname) else None

@@ -99,6 +99,8 @@ class _Names:
         try:
             return views.own(self._v1, name)
         except AttributeError:
+            if name == "pywrap_tensorflow":
+                return importlib.import_module("tensorflow.python.pywrap_tensorflow")
             if name in BELOW_THE_API:
                 # TensorFlow 2 deletes tf.python and tf.core once it is loaded.
                 return sys.modules.get(f"tensorflow.{name}", UNCHANGED)
