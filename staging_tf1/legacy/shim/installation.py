@@ -9,6 +9,7 @@ from typing import Any
 
 from staging_tf1.arguments import flag, names, seconds, stall_secs_or_default
 from staging_tf1.legacy.shim import (
+    advice,
     graphs,
     keras_graphs,
     keras_two,
@@ -114,6 +115,7 @@ def install(
     if from_environment() is not None:
         # A program of `staging-tf1 run`. In any other, what TensorFlow prints is the program's own affair.
         finder.add({}, {"tensorflow": importing})
+        advice.install(origin, wanted)
 
 
 def is_installed() -> bool:

@@ -214,7 +214,13 @@ def with_digits(genuine: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return genuine(*(int(each) if digits else each for each, digits in zip(args, are_digits)), **kwargs)
 
 
-# ---- h5py and PyYAML
+# ---- h5py, PyYAML and scikit-learn
+
+
+def linear_assignment(X: Any) -> Any:  # scikit-learn's spelling
+    """Return the cheapest pairs (row, column) of a matrix of costs, as int [pairs, 2]."""
+    pairs = importlib.import_module("scipy.optimize").linear_sum_assignment(X)
+    return importlib.import_module("numpy").transpose(pairs)
 
 
 @property  # type: ignore[misc]  # of h5py.Dataset

@@ -18,8 +18,14 @@ _OWN_FOLDER = os.path.dirname(_LEGACY)
 # The genuine files of TensorFlow 1.15.5, wherever they are, see TensorFlow 1, and so does what serves them.
 _LENT = ("tensorflow.contrib", "tensorflow.examples", "staging_tf1.contrib", *LENT_FILES)
 # In a function that AutoGraph has converted, it makes each call: also those of hasattr(tf, name), which have no frame.
-# The others replace attributes of modules for their caller, as unittest.mock of the standard library does.
-_FOR_THEIR_CALLER = ("tensorflow.python.autograph", "mock", "_pytest.monkeypatch")
+# Modules of the public API read names through module_wrapper, up to TensorFlow 2.15. The others replace attributes of
+# modules for their caller, as unittest.mock of the standard library does.
+_FOR_THEIR_CALLER = (
+    "tensorflow.python.autograph",
+    "tensorflow.python.util.module_wrapper",
+    "mock",
+    "_pytest.monkeypatch",
+)
 
 
 class Kind(enum.Enum):
@@ -75,6 +81,10 @@ class Origin:
     def is_lent(self, frame: FrameType | None) -> bool:
         """Whether a genuine module of TensorFlow 1.15.5 runs in the nearest frame outside the standard library."""
         return self._nearest(frame)[0] is Kind.LENT
+
+    def is_transparent(self, frame: FrameType) -> bool:
+        """Whether the code of a frame acts for its caller."""
+        return self._kind_of(frame) is Kind.TRANSPARENT
 
     def user_frame(self, frame: FrameType | None) -> FrameType | None:
         """Return the nearest frame outside the standard library if it is user code or a lent module, else None."""
