@@ -43,7 +43,7 @@ class StagingHook(tf.train.SessionRunHook):  # type: ignore[misc]
         hook.after_create_session()  lockstep warm-up (again after a recovery)
         while not should_stop():     steps; each `run` of the session is wrapped
         hook.end()                   threads told to stop and joined; not called after an error: then
-                                     the coordinator stops the threads, and MonitoredSession joins them
+                                     the coordinator stops the threads, and the session joins them
 
     Args:
       stop_grace_period_secs: seconds to wait at the end for the feed threads to return.
