@@ -362,6 +362,7 @@ def test_arrays_become_examples_in_several_files(form: Format, tmp_path: Path) -
         "weight": np.linspace(0, 1, 20).reshape(10, 2),
         "name": np.array([f"ä{i}" for i in range(10)]),
         "odd": np.arange(10, dtype=np.uint8) % 2 == 1,
+        "bytes": np.array([b"a" + bytes(i) for i in range(10)], object),
     }
     names = form.our_write(arrays, tmp_path / "d", shards=3)
     assert os.path.basename(names[0]) == "d-00000-of-00003"
@@ -373,6 +374,7 @@ def test_arrays_become_examples_in_several_files(form: Format, tmp_path: Path) -
         "weight": tf.io.FixedLenFeature([2], tf.float32),
         "name": tf.io.FixedLenFeature([], tf.string),
         "odd": tf.io.FixedLenFeature([], tf.int64),
+        "bytes": tf.io.FixedLenFeature([], tf.string),
     }
     parsed = tf.io.parse_example(source.batch(0), features)
     assert np.array_equal(tf.io.decode_raw(parsed["image"], tf.uint8).numpy().reshape(10, 2, 3), arrays["image"])
@@ -380,6 +382,7 @@ def test_arrays_become_examples_in_several_files(form: Format, tmp_path: Path) -
     assert np.array_equal(parsed["weight"].numpy(), arrays["weight"].astype(np.float32))
     assert parsed["name"].numpy().tolist() == [f"ä{i}".encode() for i in range(10)]
     assert parsed["odd"].numpy().tolist() == [0, 1] * 5
+    assert parsed["bytes"].numpy().tolist() == arrays["bytes"].tolist()
 
 
 def test_the_command_writes_records_and_says_how_to_read_them(

@@ -54,6 +54,11 @@ def test_tensorflow_reads_what_is_written_here(path: str) -> None:
         ),
         ({"x": np.zeros(2, complex)}, SpecError, r"^array 'x': a tf\.train\.Example cannot hold dtype complex128:"),
         ({"x": np.zeros(2, np.uint64)}, SpecError, r"^array 'x': a tf\.train\.Example cannot hold dtype uint64:"),
+        (
+            {"x": np.array([np.inf, np.nan, -1e39])},
+            SpecError,
+            r"^array 'x': -1e\+39 is too large for float32, as which",
+        ),
     ],
 )
 def test_arrays_that_are_no_records_are_refused(tmp_path: Path, arrays: Any, error: Any, message: str) -> None:

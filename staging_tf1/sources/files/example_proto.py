@@ -34,8 +34,11 @@ def storage_kind(array: np.ndarray[Any, Any]) -> str:
 
 
 def encode_example(row: Mapping[str, np.ndarray[Any, Any]], kinds: Mapping[str, str]) -> bytes:
-    """Serialize one `tf.train.Example` from named values, which are flattened, and their `storage_kind`."""
-    entries = b"".join(_entry(name, kinds[name], np.asarray(value)) for name, value in sorted(row.items()))
+    """Serialize one `tf.train.Example` from named arrays, which are flattened, and their `storage_kind`.
+
+    Raises SpecError if a number is too large for float32.
+    """
+    entries = b"".join(_entry(name, kinds[name], value) for name, value in sorted(row.items()))
     return _field(1, entries)
 
 
@@ -59,10 +62,22 @@ def _entry(name: str, kind: str, value: np.ndarray[Any, Any]) -> bytes:
     elif kind == "bytes":
         values = _field(1, b"".join(_field(1, _as_bytes(element)) for element in value.ravel()))
     elif kind == "float":
-        values = _field(2, _field(1, value.astype("<f4").tobytes()))
+        values = _field(2, _field(1, _as_floats(name, value).tobytes()))
     else:
         values = _field(3, _field(1, b"".join(map(_varint, value.ravel().tolist()))))
     return _field(1, _field(1, name.encode()) + _field(2, values))
+
+
+def _as_floats(name: str, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    with np.errstate(over="ignore"):
+        floats = value.astype("<f4")
+    too_large = np.isinf(floats) & np.isfinite(value)
+    if too_large.any():
+        raise SpecError(
+            f"array '{name}': {value[too_large].flat[0]} is too large for float32, as which a tf.train.Example stores "
+            "numbers. Scale the array, or store its bytes: strings of array[i].tobytes()."
+        )
+    return floats
 
 
 def _as_bytes(value: Any) -> bytes:

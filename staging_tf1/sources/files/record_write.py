@@ -159,4 +159,5 @@ def _check_columns(arrays: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]
 def _examples(columns: Mapping[str, np.ndarray[Any, Any]], rows: range) -> Iterator[bytes]:
     kinds = {name: storage_kind(column) for name, column in columns.items()}
     for row in rows:
-        yield encode_example({name: column[row] for name, column in columns.items()}, kinds)
+        # With `...` a row of strings stays an array of objects: numpy's own bytes lose the zeros at their end.
+        yield encode_example({name: column[row, ...] for name, column in columns.items()}, kinds)

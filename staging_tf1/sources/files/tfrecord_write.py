@@ -43,7 +43,7 @@ def write_tfrecords(
       progress: show a progress bar.
 
     Raises:
-      SpecError: no records, arrays of different lengths, or a dtype that an Example cannot hold.
+      SpecError: no records, arrays of different lengths, or a dtype or number that an Example cannot hold.
       ImportError: the driver of a URL is not installed.
       OSError: a file cannot be written.
     """
