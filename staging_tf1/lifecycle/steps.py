@@ -21,6 +21,7 @@ from staging_tf1.feed.threads import ThreadState
 from staging_tf1.lifecycle.classic import ClassicLoops
 from staging_tf1.lifecycle.in_step import InStep
 from staging_tf1.lifecycle.lockstep import Lockstep, LockstepPuts
+from staging_tf1.lifecycle.mispaired import Mispaired
 from staging_tf1.lifecycle.timed import TimedRuns
 from staging_tf1.signals import InterruptWatcher
 from staging_tf1.watch.waiting import WaitMeter
@@ -73,6 +74,7 @@ class Steps:
                 *([] if in_step is None else [in_step]),
                 *([] if cluster is None else [SharedEnd(cluster, in_step, waits_for_workers)]),
                 Demand(feeding),
+                Mispaired(),
                 LockstepPuts(self._lockstep),
                 # After the others, because it takes elements from a queue for this step.
                 ClassicLoops(feeding, pipelines, self.timed),
