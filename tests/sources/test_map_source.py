@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import types
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -146,18 +148,24 @@ def test_the_records_of_a_batch_are_read_by_several_threads() -> None:
 
 
 def test_a_dataset_that_is_not_thread_safe_is_read_by_one_thread_at_a_time() -> None:
-    inside = threading.Lock()
+    both = threading.Barrier(2)
+    met: list[int] = []
 
     class Unsafe(Squares):
         def __getitem__(self, i: int) -> Any:
-            assert inside.acquire(blocking=False), "read by two threads"
-            try:
-                return super().__getitem__(i)
-            finally:
-                inside.release()
+            if ready:
+                with suppress(threading.BrokenBarrierError):
+                    met.append(both.wait(0.5))
+            return super().__getitem__(i)
 
-    source = MapSource(Unsafe(60), threads=4, thread_safe=False, **OPTIONS)
-    testing.assert_deterministic(source)
+    ready: list[bool] = []
+    source = MapSource(Unsafe(8), batch_size=4, threads=2, thread_safe=False)
+    # Read by one thread: from now on it is known that the records share no memory.
+    source.batch(0)
+    ready.append(True)
+    with ThreadPoolExecutor(2) as pool:
+        assert [batch["n"].tolist() for batch in pool.map(source.batch, (0, 1))] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert not met, "read by two threads"
 
 
 def test_the_first_exception_of_a_record_is_raised_as_it_is() -> None:
