@@ -69,7 +69,7 @@ WRONG: list[tuple[list[str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("argv", "end"), WRONG, ids=lambda value: " ".join(value))
+@pytest.mark.parametrize(("argv", "end"), WRONG, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
 def test_words_that_make_no_sense_get_one_line(argv: list[str], end: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main(argv)

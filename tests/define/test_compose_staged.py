@@ -111,8 +111,18 @@ def test_keras_datasets_are_sequences(graph: Any) -> None:
         MapSource(Batches(), batch_size=2)
 
 
+class Items:
+    """A map-style dataset."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, i: int) -> int:
+        return i
+
+
 def test_a_dataset_itself_is_refused_with_the_source_to_use(graph: Any) -> None:
     message = r"staged\(\) .*got a dataset of 3 elements as values .* Wrap it: staging_tf1\.sources\.MapSource\(dataset"
     with pytest.raises(TypeError, match=message):
-        staging.staged(Batches())
+        staging.staged(Items())
     assert not graph.get_operations()

@@ -235,7 +235,9 @@ NOT_PUT: list[tuple[dict[str, Any], Callable[[], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("area", "make", "message"), NOT_PUT, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(
+    ("area", "make", "message"), NOT_PUT, ids=lambda value: value[:40] if isinstance(value, str) else None
+)
 def test_what_is_no_element_of_the_area_is_refused(area: dict[str, Any], make: Callable[[], Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         StagingArea(**area).put(make())
@@ -319,7 +321,9 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "kind", "message"), REFUSED, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"), REFUSED, ids=lambda value: value[:40] if isinstance(value, str) else None
+)
 def test_wrong_arguments_are_refused_and_add_no_op(
     graph: Any, arguments: dict[str, Any], kind: type[Exception], message: str
 ) -> None:

@@ -252,7 +252,9 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "error", "message"), REFUSED, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(
+    ("options", "error", "message"), REFUSED, ids=lambda value: value[:40] if isinstance(value, str) else None
+)
 def test_options_that_leave_no_batch_are_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=rf"^ArraySource ?{message}"):
         ArraySource(_TEN, **{"batch_size": 2, **options})

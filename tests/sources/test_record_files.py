@@ -328,7 +328,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "message"), REFUSED, ids=lambda value: "-".join(value))
+@pytest.mark.parametrize(
+    ("options", "message"), REFUSED, ids=lambda value: "-".join(value) if isinstance(value, dict) else ""
+)
 def test_options_that_exclude_each_other_are_refused(
     form: Format, tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
