@@ -140,8 +140,9 @@ class Buffers:
                 f"{self._limit:,}. Raise memory_limit, or make smaller batches."
             )
         with self._changed:
-            fits = not self._limit or _paged(wanted) <= self._limit
-            self._size = max(self._size, self._fitted(least), _paged(wanted) if fits else 0)
+            if least:
+                fits = not self._limit or _paged(wanted) <= self._limit
+                self._size = max(self._size, self._fitted(least), _paged(wanted) if fits else 0)
             self._sweep()
             while (free := self._free_of(owner)) is None or not self._may_take(batch):
                 self._wait()

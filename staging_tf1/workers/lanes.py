@@ -7,6 +7,7 @@ import os
 import pickle
 import socket
 import threading
+from array import array
 from typing import Any, NamedTuple
 
 __all__ = ["Drop", "Failed", "Lane", "Made", "Make", "PeerGone", "Report", "TooLarge"]
@@ -97,7 +98,8 @@ class Lane:
                 while len(left) > _PACKET_BYTES:
                     self._socket.sendmsg([_MORE, left[:_PACKET_BYTES]])
                     left = left[_PACKET_BYTES:]
-                socket.send_fds(self._socket, [_LAST, left], descriptors)
+                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors))] if descriptors else []
+                self._socket.sendmsg([_LAST, left], rights)
         except OSError as error:
             raise PeerGone from error
 
