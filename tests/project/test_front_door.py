@@ -176,7 +176,7 @@ GUARDS = {
     "define/checks.py": "`num_processes=`",
     "feed/threads.py": "`nice=`",
     "fork.py": "a fork of a process that writes summaries",
-    "launch/supervisor.py": "`staging-tf1 launch`",
+    "signals.py": "`staging-tf1 launch`",
     "testing/__init__.py": "`testing.assert_works_in_processes`",
 }
 
