@@ -24,6 +24,7 @@ import staging_tf1 as staging
 from staging_tf1 import errors
 from staging_tf1.errors import SourceError, StallError
 from staging_tf1.feed.pipeline import pipelines_of
+from staging_tf1.sources import ArraySource
 from staging_tf1.workers.failures import WorkerTraceback
 from staging_tf1.workers.pool import WorkerPool
 
@@ -119,6 +120,21 @@ def test_every_batch_comes_exactly_once(graph: Any, towers: int) -> None:
     assert [each.processes for each in figures] == [2] * towers
     assert all(each.shared_bytes > 0 for each in figures)
     assert "2 worker processes shared at most " in str(figures[0])
+
+
+# With the tighter limit, no two batches fit.
+@pytest.mark.parametrize("limit", [1.2, 5])
+def test_the_memory_limit_bounds_the_shared_memory(graph: Any, limit: float) -> None:
+    megabyte = 1 << 20
+    source = ArraySource(np.arange(12.0)[:, None] + np.zeros(megabyte // 8), batch_size=1, epochs=1)
+    batch = staging.staged(source, num_processes=2, memory_limit=int(limit * megabyte), capacity=3)
+    number = batch[0, 0]
+    with staging.StagingSession() as sess:
+        got = [int(sess.run(number)) for _ in range(12)]
+        (figures,) = sess.stats()
+    assert got == list(range(12))
+    # The next batch in order may exceed a limit of less than two.
+    assert 0 < figures.shared_bytes <= max(limit, 1.2 * 2) * megabyte
 
 
 def test_a_queue_of_records(graph: Any) -> None:
