@@ -47,8 +47,9 @@ def main(life: int, status: int, traces: int, shipped: int, *lanes: int) -> None
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     faulthandler.enable()
     faulthandler.register(trace_signal(), file=traces, all_threads=False)
-    # Blocked until here, because by default it ends a process.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [trace_signal()])
+    # The trace signal was blocked until here, because by default it ends a process. Others may be blocked in the thread
+    # that started this process.
+    signal.pthread_sigmask(signal.SIG_SETMASK, [signal.SIGINT])
     note = Status(status)
     os.close(status)
     try:
