@@ -241,6 +241,12 @@ def closure(unit: int) -> Any:
     return inner
 
 
+def traced() -> Any:
+    """A function to whose constants a tracer or debugger has added objects."""
+    constants = (*cached.__wrapped__.__code__.co_consts, threading.Lock, print)
+    return types.FunctionType(cached.__wrapped__.__code__.replace(co_consts=constants), globals())
+
+
 KINDS: dict[str, Callable[[int], Any]] = {
     "functools.cache": cached,
     "lru_cache(maxsize)": limited,
@@ -260,6 +266,7 @@ KINDS: dict[str, Callable[[int], Any]] = {
     "methodcaller": operator.methodcaller("__mul__", 10),
     "closure": closure(10),
     "lambda": lambda key: key * 10,
+    "traced": traced(),
     "instance": Kind(),
     "method": Kind().method,
     "super": Derived().method,
