@@ -55,6 +55,7 @@ WRONG: list[tuple[list[str], str]] = [
         ["train", "--workflow", "modern"],
         "argument --workflow: invalid choice: modern (choose from classic, staged) (see staging-tf1 train --help)",
     ),
+    (["run", "--stall_secs", "1", "x.py"], "--stall_secs. Did you mean '--stall-secs'? (see staging-tf1 run --help)"),
     (["index", "x", "--qqq"], "unrecognized arguments: --qqq (see staging-tf1 index --help)"),
     (["index"], "got no file, expected at least one FILE to index (see staging-tf1 index --help)"),
     (["index", "--write", "x"], "--write OUT and --from DATA.npz must be used together (see staging-tf1 index --help)"),
