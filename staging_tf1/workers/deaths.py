@@ -35,13 +35,13 @@ class Deaths:
         self._counts: Counter[int] = Counter()
         self._how: dict[int, str] = {}
 
-    def note(self, worker: str, doing: int, exit_status: int | None) -> None:
+    def note(self, worker: str, doing: int, exit_status: int) -> None:
         """Count a worker that has died; the caller replaces it.
 
         Args:
           worker: its name.
           doing: the number of the batch that it was making, or a constant of `setup.py`.
-          exit_status: its exit code, or minus the signal; None if unknown.
+          exit_status: its exit code, or minus the signal.
         """
         self._counts[doing] += 1
         self._how[doing] = how = _how(exit_status)
@@ -70,9 +70,7 @@ class Deaths:
         return None
 
 
-def _how(exit_status: int | None) -> str:
-    if exit_status is None:
-        return "ended"
+def _how(exit_status: int) -> str:
     if exit_status >= 0:
         return f"ended with exit code {exit_status}"
     try:
