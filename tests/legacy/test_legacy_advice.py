@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +23,12 @@ START = "import numpy as np\nimport tensorflow as tf\n"
 
 
 def _converts_one_element() -> bool:
-    try:
-        np.zeros(2)[0] = np.ones(1)  # type: ignore[call-overload]
-    except ValueError:
-        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            np.zeros(2)[0] = np.ones(1)
+        except ValueError:
+            return False
     return True
 
 

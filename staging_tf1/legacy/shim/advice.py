@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import linecache
 import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from types import FrameType, ModuleType, TracebackType
+from types import FrameType, ModuleType
 from typing import Any
 
 from staging_tf1.legacy.shim import old_names
@@ -25,18 +26,16 @@ _NO_SCALAR = "only 0-dimensional arrays can be converted"  # of numpy 2
 
 
 def install(origin: Origin, settings: Settings) -> None:
-    """Print advice after what `sys.excepthook` and `threading.excepthook` print."""
-    main, thread = sys.excepthook, threading.excepthook
+    """Print advice when the program ends with an error, and when one of its threads does."""
+    # Programs find sys.excepthook as it is in plain Python. The interpreter notes what it has printed.
+    atexit.register(lambda: _say(origin, settings, getattr(sys, "last_value", None)))
+    genuine = threading.excepthook
 
-    def of_main(kind: Any, error: Any, tb: TracebackType | None) -> None:
-        main(kind, error, tb)
-        _say(origin, settings, error)
-
-    def of_thread(args: Any) -> None:
-        thread(args)
+    def excepthook(args: Any) -> None:
+        genuine(args)
         _say(origin, settings, args.exc_value)
 
-    sys.excepthook, threading.excepthook = of_main, of_thread
+    threading.excepthook = excepthook
 
 
 def _say(origin: Origin, settings: Settings, error: BaseException | None) -> None:

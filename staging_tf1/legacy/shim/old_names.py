@@ -127,7 +127,8 @@ class _Function:
         self._genuine = genuine
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._origin.sees_old_names(sys._getframe(1)):
+        # The interpreter calls io.open without a frame when it prints a traceback.
+        if self._origin.sees_old_names(sys._getframe().f_back):
             return value_at(self._home)(self._genuine, *args, **kwargs)
         return self._genuine(*args, **kwargs)
 
