@@ -178,7 +178,8 @@ def instead_of(full: str) -> str | None:
     if home is not None and home.startswith("!"):
         return home[1:]
     if home is not None and home.startswith("staging_tf1.legacy"):
-        return "It has no public replacement."
+        saves = name == "CheckpointInputPipelineHook"
+        return "Use staging_tf1.staged(), which saves its position." if saves else "It has no public replacement."
     if home is not None:
         return f"Use {_shown(home)}."
     while module.startswith(_PRIVATE):

@@ -106,10 +106,16 @@ def test_a_module_that_is_gone_says_where_it_is(legacy_run: Run, tmp_path: Path)
     gone = [name for name, what in PYTHON.modules.items() if not what.homes and not _is_installed(name)]
     assert {"binhex", "formatter", "symbol"} & set(gone)
     program = tmp_path / "program.py"
-    lines = [f"try: import {name}\nexcept ImportError as error: said['{name}'] = str(error)" for name in gone]
+    ways = ["import {}", "from {} import x", "__import__('{}', fromlist=['x'])"]
+    lines = [
+        f"try: {way.format(name)}\nexcept ImportError as error: said.setdefault('{name}', []).append(str(error))"
+        for way in ways
+        for name in gone
+    ]
     program.write_text("import json\nsaid = {}\n" + "\n".join(lines) + "\nprint(json.dumps(said))\n")
     assert last_json(legacy_run(program)) == {
-        name: f"No module named {name!r}: Python has removed its own. {PYTHON.modules[name].advice}" for name in gone
+        name: [f"No module named {name!r}: Python has removed its own. {PYTHON.modules[name].advice}"] * len(ways)
+        for name in gone
     }
 
 

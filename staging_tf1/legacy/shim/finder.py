@@ -107,7 +107,7 @@ class Finder(MetaPathFinder):
             make = self._maker(fullname)
         except ImportError:
             # __import__(package, fromlist=["anything"]) imports the package: a missing name is not an error.
-            if is_at_import_statement(self._origin.user_frame(asking)):
+            if fullname in GONE_MODULES or is_at_import_statement(self._origin.user_frame(asking)):
                 raise
             make = None
         if make is None:
