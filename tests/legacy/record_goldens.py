@@ -1,7 +1,8 @@
 """Records the output of the programs under TensorFlow 1.15.5 in goldens/.
 
 Usage: python tests/legacy/record_goldens.py PYTHON [PROGRAM...]
-where PYTHON is an interpreter (3.7) with "tensorflow==1.15.5" "protobuf<3.21" "numpy<1.19" pandas.
+where PYTHON is an interpreter (3.7) with "tensorflow==1.15.5" "protobuf<3.21" "numpy<1.19" pandas, and for the programs
+in keras_io/ "keras==2.2.5" "h5py<3".
 The environment variable STAGING_TF1_ORACLE can name it instead. PROGRAM is a name such as mnist_tutorial; without one,
 all programs are recorded. save_graphs.py saves what the program in saved/ loads.
 """
@@ -25,6 +26,7 @@ except ImportError:
 print(version("tensorflow"))
 """
 HERE = pathlib.Path(__file__).parent
+FOLDERS = ("", "estimator", "contrib", "keras_io", "saved")
 
 
 def main() -> None:
@@ -34,7 +36,7 @@ def main() -> None:
     found = subprocess.run([interpreter, "-c", VERSION], capture_output=True, text=True, check=True)
     if found.stdout.strip() != "1.15.5":
         sys.exit(f"{interpreter} has TensorFlow {found.stdout.strip()}, expected 1.15.5.")
-    recorded = sum(record(interpreter, folder, sys.argv[2:]) for folder in ("", "estimator", "contrib", "saved"))
+    recorded = sum(record(interpreter, folder, sys.argv[2:]) for folder in FOLDERS)
     print(f"recorded {recorded} programs")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from forked import QUIET, ForkServer
 from legacy_support import Run, last_json
 
 from staging_tf1.arguments import CACHE_ENVIRONMENT
+from staging_tf1.cli import contrib as cli
 from staging_tf1.legacy.contrib import homes, loader, store
 from staging_tf1.legacy.shim import scipy_images
 
@@ -257,7 +259,7 @@ def contrib(tmp_path: Path) -> Any:
 def test_without_an_index_the_command_says_so_in_one_line(contrib: Any, tmp_path: Path) -> None:
     ran = contrib("fetch", PIP_NO_INDEX="1", PIP_FIND_LINKS="")
     assert ran.returncode == 1
-    assert ran.stderr.startswith("staging-tf1 contrib: pip cannot download tensorflow-1.15.5-cp37")
+    assert ran.stderr.startswith("staging-tf1 contrib: pip cannot download Keras-2.2.5-py2.py3-none-any.whl")
     assert ran.stderr.count("\n") == 1 and "--wheel" in ran.stderr
     assert list((tmp_path / "cache").iterdir()) == []
     for action in ("show", "remove"):
@@ -281,22 +283,48 @@ def _wheel(folder: Path) -> Path:
 
 def test_another_wheel_is_refused(contrib: Any, tmp_path: Path) -> None:
     ran = contrib("fetch", "--wheel", str(_wheel(tmp_path)))
-    assert ran.returncode == 1 and "has the sha256 " in ran.stderr and "It is damaged, or not" in ran.stderr
+    assert ran.returncode == 1 and "has the sha256 " in ran.stderr and "It is damaged, or not one of" in ran.stderr
     assert list((tmp_path / "cache").iterdir()) == []
 
 
 def test_the_files_are_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE_ENVIRONMENT, str(tmp_path / "cache"))
     wheel = _wheel(tmp_path)
-    monkeypatch.setattr(store, "_check", lambda path: None)
-    assert store.fetch(str(wheel)) and not store.fetch("no file: it is there")
-    assert store.contents() == (1, 6)
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["contrib-1.15.5"]
-    assert store.remove() and not store.remove() and store.fetched() is None
+    monkeypatch.setattr(store, "_recognized", lambda path: store.CONTRIB)
+    made = str(tmp_path / "cache" / "contrib-1.15.5")
+    assert store.fetch([str(wheel)]) == [made] and store.fetch([str(wheel)]) == []
+    assert store.contents(store.CONTRIB) == (1, 6)
+    assert [str(path) for path in (tmp_path / "cache").iterdir()] == [made]
+    assert store.remove() == [made] and store.remove() == [] and store.fetched() is None
     wheel.write_bytes(wheel.read_bytes()[:-30])
     with pytest.raises(zipfile.BadZipFile):
-        store.fetch(str(wheel))
+        store.fetch([str(wheel)])
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_what_is_missing_is_fetched_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(CACHE_ENVIRONMENT, str(tmp_path / "cache"))
+    path = tmp_path / "keras.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("keras/__init__.py", "docs/__init__.py", "Keras-2.2.5.dist-info/LICENSE"):
+            archive.writestr(name, "")
+    mine = store.KERAS["keras"]._replace(sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+    monkeypatch.setattr(store, "WHEELS", (mine, store.CONTRIB))
+    asked: list[store.Wheel] = []
+    (tmp_path / "cache" / "contrib-1.15.5").mkdir(parents=True)
+    monkeypatch.setattr(store, "_download", lambda target, wheel: asked.append(wheel) or str(path))
+    assert cli.main(["fetch"]) == 0 and asked == [mine]
+    assert sorted(each.name for each in (tmp_path / "cache" / "keras-2.2.5").iterdir()) == ["LICENSE", "keras"]
+    fetched, there = capsys.readouterr().out.splitlines()
+    assert fetched == f"fetched {tmp_path}/cache/keras-2.2.5: keras 2.2.5, 2 files, 0.0 MiB"
+    assert there.startswith(f"already there: {tmp_path}/cache/contrib-1.15.5: tf.contrib of TensorFlow 1.15.5, 0 files")
+    (tmp_path / "cache" / "contrib-1.15.5").rmdir()
+    assert cli.main(["show"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == (
+        f"{tmp_path}/cache/contrib-1.15.5: not fetched (staging-tf1 contrib fetch)"
+    )
 
 
 # Made by scipy 1.1.0.

@@ -52,7 +52,6 @@ def test_modules_and_absl_flags(staging_run: Run) -> None:
 def test_third_party_libraries_of_tensorflow_2_go_on_working(legacy_run: Run) -> None:
     report = last_json(legacy_run(PROMISES / "third_party.py"))
     works = {
-        "keras": [True, True],
         "tensorflow_probability": -0.9189,
         "tensorboard": True,
         "gin": "float",

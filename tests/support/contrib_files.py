@@ -1,4 +1,4 @@
-"""The genuine files of `tf.contrib` for the tests: those of the developer's cache folder, or fetched once in a run."""
+"""The genuine files of `tf.contrib` and Keras for the tests: those of the developer's cache, or fetched once."""
 
 from __future__ import annotations
 
@@ -17,18 +17,23 @@ FETCH_SECS = 300
 
 
 def fetched(shared_folder: Path) -> str:
-    """Fetch the files unless they are there. Return why they cannot be had, or nothing.
+    """Fetch the files that are not there. Return why they cannot be had, or nothing.
 
     The processes of pytest-xdist share one attempt and its outcome.
     """
-    if store.fetched() is not None:
+    there = [path for wheel in store.WHEELS if (path := store.fetched(wheel)) is not None]
+    if len(there) == len(store.WHEELS):
         return ""
-    os.environ[CACHE_ENVIRONMENT] = str(shared_folder / "contrib")
+    cache = shared_folder / "contrib"
+    os.environ[CACHE_ENVIRONMENT] = str(cache)
     with (shared_folder / "contrib.outcome").open("a+", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         outcome = file.read()
         if not outcome:
+            cache.mkdir()
+            for path in there:
+                (cache / os.path.basename(path)).symlink_to(path)
             outcome = _fetch() or "fetched"
             file.write(outcome)
     return "" if outcome == "fetched" else outcome
@@ -47,12 +52,12 @@ def _fetch() -> str:
 
 @pytest.fixture(scope="session")
 def try_contrib(shared_folder: Path) -> str:
-    """Why the files of `tf.contrib` cannot be had, or nothing."""
+    """Why the files of `tf.contrib` and Keras cannot be had, or nothing."""
     return fetched(shared_folder)
 
 
 @pytest.fixture(scope="session")
 def with_contrib(try_contrib: str) -> None:
-    """Skip the test if the files of `tf.contrib` cannot be had."""
+    """Skip the test if the files of `tf.contrib` and Keras cannot be had."""
     if try_contrib:
         pytest.skip(try_contrib)

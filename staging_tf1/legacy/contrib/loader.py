@@ -1,4 +1,4 @@
-"""Loads the genuine files of `tf.contrib`: as they are, except for generated files and single names.
+"""Loads the genuine files of `tf.contrib` and Keras: as they are, except for generated files and single names.
 
 Those of protocol buffers were generated for an older protobuf, those of ops for binaries of TensorFlow 1.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib
+import importlib.util
 import warnings
 import zlib
 from collections.abc import Mapping
@@ -18,8 +18,11 @@ from typing import Any
 
 from staging_tf1.legacy.shim.old_names import value_at
 
-# Module of tf.contrib -> name -> current home. Set when the module has been executed.
+# Module -> name -> current home. Set when the module has been executed.
 REPLACED: dict[str, dict[str, str]] = {
+    "keras.applications.imagenet_utils": {
+        "_obtain_input_shape": "keras_applications.imagenet_utils:_obtain_input_shape"
+    },
     "tensorflow.contrib.util.loader": {"load_op_library": "staging_tf1.legacy.contrib.ops:library"},
 }
 
@@ -28,7 +31,7 @@ UNREGISTERED: dict[str, tuple[str, ...]] = {
     "tensorflow.contrib.image.python.ops.image_ops": ("_image_projective_transform_grad",),
 }
 
-# Module of tf.contrib -> expression -> expression in its place, for what numpy and TensorFlow no longer take.
+# Module -> expression -> expression in its place, for what numpy and TensorFlow no longer take.
 _MAKE_OP = {"ops.Operation(": "ops.Operation.from_node_def("}
 # SLSQP and TNC of newer releases of scipy take only arrays of float64.
 _DOUBLES = {
@@ -42,7 +45,14 @@ _DOUBLES = {
 }
 # Keras 2 passes training= to a layer whose call() takes any keyword.
 _NO_TRAINING = {"init_kwargs = kwargs": "init_kwargs = {name: kwargs[name] for name in kwargs if name != 'training'}"}
+# Before 2.2.5, keras.layers and keras.backend had all names of their modules.
+_LAYERS = """convolutional convolutional_recurrent core advanced_activations embeddings local merge noise normalization
+pooling recurrent wrappers""".split()
+_ALL_LAYERS = "".join(f"from .{module} import *\n" for module in _LAYERS)
+_ALL_OF_BACKEND = "from .load_backend import *\nfrom .common import *\n"
 REWRITTEN: dict[str, dict[str, str]] = {
+    "keras.backend": {"from .load_backend import epsilon\n": f"{_ALL_OF_BACKEND}from .load_backend import epsilon\n"},
+    "keras.layers": {"from .merge import Add\n": f"{_ALL_LAYERS}from .merge import Add\n"},
     "tensorflow.contrib.copy_graph.python.util.copy_elements": _MAKE_OP,
     "tensorflow.contrib.framework.python.ops.variables": {"ckpt_value[slice_dims]": "ckpt_value[tuple(slice_dims)]"},
     "tensorflow.contrib.graph_editor.transform": _MAKE_OP,
@@ -91,10 +101,10 @@ def _version() -> int:
 
 
 def _rewritten(data: Any, expressions: Mapping[str, str]) -> str:
-    text = bytes(data).decode()
+    text = importlib.util.decode_source(data)
     for old, new in expressions.items():
         if old not in text:
-            raise ImportError(f"expected {old!r} in a file of TensorFlow 1.15.5")
+            raise ImportError(f"expected {old!r} in a genuine file")
         text = text.replace(old, new)
     return text
 

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, SourceFileLoader
-from types import ModuleType
+from importlib.machinery import ModuleSpec
+from types import FrameType, ModuleType
 from typing import Any
 
 from staging_tf1.legacy.contrib import homes, store
+from staging_tf1.legacy.shim import keras_lent
 from staging_tf1.legacy.shim.old_names import GONE_MODULES
 from staging_tf1.legacy.shim.origin import Origin, is_at_import_statement, is_lent
 from staging_tf1.legacy.shim.views import made_for_user
@@ -24,8 +25,7 @@ OURS = frozenset({"tensorflow.contrib", *(f"tensorflow.contrib.{part}" for part 
 # Other names of the modules of tf.contrib, for programs that do not see them as those.
 _ALIASES = "staging_tf1.contrib."
 _NO_ALIAS = "staging_tf1.contrib.keras_two"
-_BELOW = ("tensorflow.", "tensorflow_estimator.contrib", "keras.")
-_GENUINE = "staging_tf1.legacy.contrib.loader"  # loaded with the first genuine file
+_BELOW = ("tensorflow.", "tensorflow_estimator.contrib")
 # Takes the name of a TensorFlow submodule and returns the function to run on the module, or None.
 Maker = Callable[[str], AfterLoad | None]
 
@@ -35,7 +35,7 @@ class Finder(MetaPathFinder):
 
     Args:
       after_load: the functions to run, by the full name of the module.
-      maker: for a module of Keras or below ``tensorflow`` that user code imports and no other finder finds.
+      maker: for a module below ``tensorflow`` that user code imports and no other finder finds.
       second_face: for such a module that another finder finds.
       origin: distinguishes user code from libraries.
       around: context managers in which modules are executed, by their full name, or by their package and ".*".
@@ -59,7 +59,9 @@ class Finder(MetaPathFinder):
         """Put this finder first in `sys.meta_path`, and run the functions of modules that are already loaded."""
         sys.meta_path.insert(0, self)
         for name, module in list(sys.modules.items()):
-            if _is_below(name) and (act := self._second_face(name)) is not None:
+            if keras_lent.covers(name) and keras_lent.is_lent(name, module.__spec__, self._origin):
+                keras_lent.give_face(module, self._origin)
+            elif name.startswith(_BELOW) and (act := self._second_face(name)) is not None:
                 act(module)
         loaded, self._after_load = self._after_load, {}
         self.add(loaded)
@@ -80,7 +82,9 @@ class Finder(MetaPathFinder):
             return importlib.util.spec_from_loader(fullname, _MakingLoader(_alias), is_package=True)
         act = self._after_load.get(fullname)
         around = self._around.get(fullname) or self._around.get(f"{fullname.partition('.')[0]}.*")
-        is_ours_to_find = _is_below(fullname) or fullname in GONE_MODULES
+        is_ours_to_find = fullname.startswith(_BELOW) or fullname in GONE_MODULES
+        if keras_lent.covers(fullname):
+            return self._find_keras(fullname, target, sys._getframe(1))
         if act is None and around is None and not is_ours_to_find:
             return None
         if is_ours_to_find and (face := self._second_face(fullname)) is not None:
@@ -88,7 +92,7 @@ class Finder(MetaPathFinder):
         spec = None if fullname in OURS else _find_elsewhere(self, fullname, path, target)
         if spec is not None:
             if is_lent(fullname):
-                _genuine(spec)
+                store.genuine(spec)
             return _acting(spec, act, around)
         if not is_ours_to_find:
             return None
@@ -102,7 +106,7 @@ class Finder(MetaPathFinder):
             folder = os.path.join(files, *fullname.split(".")[1:-1])
             if (spec := _find_elsewhere(self, fullname, [folder], target)) is not None:
                 made_for_user.add(fullname)
-                return _acting(_genuine(spec), act)
+                return _acting(store.genuine(spec), act)
         try:
             make = self._maker(fullname)
         except ImportError:
@@ -115,9 +119,12 @@ class Finder(MetaPathFinder):
         made_for_user.add(fullname)
         return importlib.util.spec_from_loader(fullname, _MakingLoader(make), is_package=True)
 
-
-def _is_below(name: str) -> bool:
-    return name == "keras" or name.startswith(_BELOW)
+    def _find_keras(self, fullname: str, target: ModuleType | None, asking: FrameType) -> ModuleSpec | None:
+        spec = _find_elsewhere(self, fullname, keras_lent.installed_path(fullname), target)
+        spec, act = keras_lent.choose(fullname, spec, self._origin, self._origin.sees(asking, "keras"))
+        if spec is not None and spec.loader is not None and act is not None:
+            spec.loader = _ActingLoader(spec.loader, act, nullcontext)
+        return importlib.util.spec_from_loader(fullname, _MakingLoader(act)) if spec is None and act else spec
 
 
 def _both(first: AfterLoad, second: AfterLoad) -> AfterLoad:
@@ -147,13 +154,6 @@ def _find_elsewhere(
         if (spec := finder.find_spec(fullname, path, target)) is not None:
             return spec
     return None
-
-
-def _genuine(spec: ModuleSpec) -> ModuleSpec:
-    """Let the file of a `spec` be loaded as one of TensorFlow 1.15.5. A folder without an __init__.py has none."""
-    if isinstance(spec.loader, SourceFileLoader):
-        spec.loader = importlib.import_module(_GENUINE).GenuineLoader(spec.name, spec.loader.path)
-    return spec
 
 
 def _acting(spec: ModuleSpec, act: AfterLoad | None, around: Around | None = None) -> ModuleSpec:

@@ -1,6 +1,6 @@
-"""`tf.layers`, `tf.nn.rnn_cell` and ``import keras``, which need Keras 2.
+"""`tf.layers`, `tf.nn.rnn_cell` and `tf.keras`, which need Keras 2.
 
-Without it, the use of the first two raises an error that names tf_keras, and the third is Keras 3.
+Without it, the use of the first two raises an error that names tf_keras.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import contextlib
 import functools
 import importlib.metadata
 import importlib.util
-import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -18,10 +17,7 @@ from typing import Any
 
 from staging_tf1.errors import RemovedModuleError, RemovedNameError, StagingWarning, warn
 from staging_tf1.legacy.shim import views
-from staging_tf1.legacy.shim.library_names import KERAS_FILES, KERAS_HOMES
 from staging_tf1.legacy.shim.tensorflow_names import KERAS_TWO
-
-_log = logging.getLogger("staging_tf1")
 
 # TensorFlow reads it when it is first imported.
 _VARIABLE = "TF_USE_LEGACY_KERAS"
@@ -33,8 +29,6 @@ _CHOOSING = (f"{_COPY}.initializers", f"{_COPY}.layers")
 _OPTIMIZERS = {name.lower(): name for name in ("SGD", "RMSprop", "Adagrad", "Adadelta", "Adam", "Adamax", "Nadam")}
 # Where the API of Keras 2 has tf.nn.rnn_cell.
 _CELLS = ["__internal__", "legacy", "rnn_cell"]
-# Parts of the package that are not its API.
-_INTERNAL = ("api", "protobuf", "src")
 
 
 def choose() -> bool:
@@ -43,6 +37,11 @@ def choose() -> bool:
         return False
     os.environ.setdefault(_VARIABLE, "1")
     return True
+
+
+def is_wanted() -> bool:
+    """Whether the environment does not choose Keras 3."""
+    return os.environ.get(_VARIABLE, "1") in _YES
 
 
 def require() -> None:
@@ -93,49 +92,27 @@ def has_keras_two(of_tensorflow: bool = False) -> bool:
 
 
 def counterpart(fullname: str) -> str | None:
-    """Return the module of Keras 2 that programs see in place of one of ``tensorflow.python`` or Keras 3, or None.
+    """Return the module of Keras 2 that programs see in place of one of ``tensorflow.python``, or None.
 
-    TensorFlow has its own old copy of Keras, whose classes are not those of `tf.layers` and `tf.keras`. Keras 3 trains
-    nothing in a graph.
+    TensorFlow has its own old copy of Keras, whose classes are not those of `tf.layers` and `tf.keras`.
     """
     if fullname in KERAS_TWO:
         below = KERAS_TWO[fullname]
     elif f"{fullname}.".startswith(f"{_COPY}."):
         below = fullname.removeprefix(_COPY).removeprefix(".")
-    elif _is_of_package(fullname) and os.environ.get(_VARIABLE, "1") in _YES:
-        below = fullname.removeprefix("keras").removeprefix(".")
     else:
         return None
     package = "tf_keras" if importlib.util.find_spec("tf_keras") is not None else "keras"
     return f"{package}.src.{below}".rstrip(".") if has_keras_two() else None
 
 
-def had(fullname: str) -> bool:
-    """Return whether Keras 2 had a module, of those with a `counterpart`."""
-    if not _is_of_package(fullname) or fullname in KERAS_FILES:
-        return True
-    return isinstance(_below(_public(counterpart(fullname) or ""), fullname.split(".")[1:]), ModuleType)
-
-
-def _is_of_package(fullname: str) -> bool:
-    package, *below = fullname.split(".")
-    return package == "keras" and not (below and (below[0] in _INTERNAL or below[0].startswith("_")))
-
-
 def find(fullname: str, name: str) -> Any:
-    """Return a name that programs see in a module with a `counterpart`, or `UNCHANGED`.
-
-    Raises AttributeError for names of Keras 3 that Keras 2 does not have.
-    """
+    """Return a name that programs see in a module with a `counterpart`, or `UNCHANGED`."""
     home = counterpart(fullname)
-    if home is None or (name.startswith("__") and name not in ("__all__", "__version__")):
+    if home is None or (name.startswith("__") and name != "__all__"):
         return views.UNCHANGED
     if fullname.endswith(".optimizers"):
         name = _OPTIMIZERS.get(name, name)
-    if _is_of_package(fullname):
-        return _find_public(fullname, home, name)
-    if name == "__version__":
-        return views.UNCHANGED
     if name == "__all__":
         return sorted({each for place in _homes(fullname, home) for each in _contents(place)})
     for place in _homes(fullname, home):
@@ -180,40 +157,9 @@ def serve_cells(module: ModuleType) -> None:
     `tf.nn.rnn_cell` has them, too, until this module is imported: it has those of TensorFlow's own copy of Keras.
     """
     home = counterpart("tensorflow.python.ops.rnn_cell")
-    cells = None if home is None or os.environ.get(_VARIABLE, "1") not in _YES else _below(_public(home), _CELLS)
+    cells = None if home is None or not is_wanted() else _below(_public(home), _CELLS)
     if cells is not None:
         sys.modules[module.__name__] = cells
-
-
-def _find_public(fullname: str, home: str, name: str) -> Any:
-    package = home.partition(".")[0]
-    if package != "keras":
-        _log_once(package)
-    if name == "__version__":
-        # Beside TensorFlow 2.15, the package itself is Keras 2.
-        return views.UNCHANGED if package == "keras" else importlib.import_module(package).__version__
-    if name == "tf" and fullname.startswith("keras.backend"):
-        return importlib.import_module("tensorflow")
-    places = list(_places(fullname, home))
-    if name == "__all__":
-        return sorted(each for each in dir(places[0]) if not each.startswith("_"))
-    value = next((getattr(place, name) for place in places if hasattr(place, name)), views.UNCHANGED)
-    below = f"{fullname}.{name}"
-    if below in KERAS_FILES or (isinstance(value, ModuleType) and had(below)):
-        return importlib.import_module(below)
-    if value is not views.UNCHANGED:
-        return value
-    raise AttributeError(f"module {fullname!r} has no attribute {name!r}: Keras 2 ({package}) does not have it")
-
-
-def _places(fullname: str, home: str) -> Iterator[Any]:
-    """Yield where names of a module of Keras are: first in the API, which has the classes for graphs."""
-    api, path = _public(home), fullname.split(".")[1:]
-    paths = [path, *([name] for name in KERAS_HOMES.get(path[0], path[:1]))] if path else [path]
-    yield from (place for each in paths if (place := _below(api, each)) is not None)
-    for place in (home, ".".join(home.split(".")[:3])) if path else ():
-        with contextlib.suppress(ImportError):
-            yield importlib.import_module(place)
 
 
 def _public(home: str, version: str = "_v1") -> ModuleType:
@@ -223,11 +169,6 @@ def _public(home: str, version: str = "_v1") -> ModuleType:
 def _below(module: ModuleType, path: list[str]) -> Any:
     value: Any = module
     return functools.reduce(lambda above, name: getattr(above, name, None), path, value)
-
-
-@functools.cache
-def _log_once(package: str) -> None:
-    _log.warning("keras is Keras 2 (%s) for the program, as tf.keras is.", package)
 
 
 class _AbsentModule(ModuleType):

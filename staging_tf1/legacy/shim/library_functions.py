@@ -229,6 +229,15 @@ def value(self: Any) -> Any:
     return self[()]
 
 
+def read_attribute(genuine: Callable[..., Any], self: Any, name: Any) -> Any:
+    """Return an attribute of a group or dataset. Text that was written as bytes is bytes, as in h5py 2."""
+    value, h5t = genuine(self, name), importlib.import_module("h5py").h5t
+    kind = self.get_id(name).get_type()
+    if not isinstance(kind, h5t.TypeStringID) or kind.get_cset() != h5t.CSET_ASCII or not kind.is_variable_str():
+        return value
+    return value.encode() if isinstance(value, str) else value.astype(bytes).astype(object)
+
+
 def with_loader(genuine: Callable[..., Any], stream: Any, Loader: Any = None) -> Any:  # PyYAML's spelling
     """Read YAML. Without a `Loader` it is `FullLoader`, as in PyYAML 5."""
     return genuine(stream, importlib.import_module("yaml").FullLoader if Loader is None else Loader)

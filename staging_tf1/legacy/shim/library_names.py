@@ -67,13 +67,6 @@ _NAMES: dict[str, dict[str, dict[str, str]]] = {
             "Imputer": "!Use sklearn.impute.SimpleImputer. scikit-learn 0.21 is the last release that has it."
         },
     },
-    "Keras": {
-        "keras.preprocessing.image": dict.fromkeys(
-            ("DirectoryIterator", "ImageDataGenerator", "Iterator", "NumpyArrayIterator"),
-            "!It is part of Keras 2. Install Keras 2 as well: pip install tf_keras.",
-        ),
-        "keras.utils": {"np_utils": "keras.utils"},  # what to_categorical and normalize were in
-    },
 }
 
 _FRAMES = {
@@ -121,6 +114,7 @@ _METHODS: dict[str, dict[str, dict[str, str]]] = {
 # As _METHODS, for methods that are there and have changed, and for functions of modules. The home gets the changed
 # method or function as its first argument.
 _CHANGED: dict[str, dict[str, dict[str, str]]] = {
+    "h5py": {"h5py:AttributeManager": {"__getitem__": f"{_OURS}:read_attribute"}},
     "matplotlib": {
         "matplotlib.figure:Figure": {"add_subplot": f"{_OURS}:with_digits"},
         "matplotlib.pyplot": {"subplot": f"{_OURS}:with_digits"},
@@ -132,23 +126,8 @@ _CHANGED: dict[str, dict[str, dict[str, str]]] = {
 NAMES = {module: names for library in _NAMES.values() for module, names in library.items()}
 METHODS = {owner: names for library in _METHODS.values() for owner, names in library.items()}
 CHANGED = {owner: names for library in _CHANGED.values() for owner, names in library.items()}
-# Modules of Keras 2.2 and 2.3 that are in the API of no later release.
-KERAS_FILES = frozenset(
-    f"keras.{below}"
-    for below in """applications.mobilenetv2 backend.common backend.load_backend backend.tensorflow_backend
-    callbacks.callbacks callbacks.tensorboard_v1 callbacks.tensorboard_v2 engine engine.base_layer engine.input_layer
-    engine.network engine.saving engine.sequential engine.topology engine.training layers.advanced_activations
-    layers.convolutional layers.convolutional_recurrent layers.core layers.cudnn_recurrent layers.embeddings
-    layers.local layers.merge layers.noise layers.normalization layers.pooling layers.recurrent layers.wrappers
-    objectives utils.conv_utils utils.data_utils utils.generic_utils utils.io_utils utils.layer_utils utils.np_utils
-    utils.vis_utils
-    """.split()
-)
-# Where the API of Keras 2 has the names of those that have no parent there.
-KERAS_HOMES = {"engine": ("layers", "models"), "objectives": ("losses",)}
 # Modules that are gone.
 MODULES: dict[str, Gone] = {
-    "keras.utils.np_utils": Gone(("keras.utils",), "keras has removed it."),
     "librosa.output": Gone((), "Use soundfile.write(path, y, sr). librosa 0.7 is the last release that has it."),
     "sklearn.externals.joblib": Gone(("joblib",), "scikit-learn 0.22 is the last release that has it."),
     "sklearn.externals.six": Gone(("six",), "scikit-learn 0.22 is the last release that has it."),

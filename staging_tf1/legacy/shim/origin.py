@@ -47,6 +47,7 @@ class Origin:
         self._packages: frozenset[str] = frozenset()
         self._only: frozenset[str] | None = frozenset()
         self._old_names = False
+        self._lent_folders: tuple[str, ...] = ()
         self._kinds: dict[tuple[Any, Any], Kind] = {}
         paths = sysconfig.get_paths()
         self._stdlib = tuple(
@@ -62,6 +63,16 @@ class Origin:
         self._only = frozenset(only) or None
         self._old_names = old_names
         self._kinds.clear()
+
+    def lend(self, folder: str) -> None:
+        """Let the modules of a folder see all of TF1, as those of TensorFlow 1.15.5 do."""
+        if (below := os.path.realpath(folder) + os.sep) not in self._lent_folders:
+            self._lent_folders += (below,)
+            self._kinds.clear()
+
+    def sees_all(self, file: str) -> bool:
+        """Whether the code in a file is the program's own, or lent."""
+        return self._kind(None, file) in (Kind.USER, Kind.LENT)
 
     def is_user(self, frame: FrameType | None) -> bool:
         """Whether all of TF1 is for the nearest frame outside the standard library; if there is none, for user code."""
@@ -120,6 +131,8 @@ class Origin:
         if not isinstance(file, str):
             return Kind.TRANSPARENT  # frozen importlib, or exec() in a plain dictionary
         path = os.path.realpath(file)
+        if path.startswith(self._lent_folders):
+            return Kind.LENT
         if path.startswith(_LEGACY + os.sep):
             return Kind.TRANSPARENT
         if not _INSTALLED_FOLDERS.isdisjoint(path.split(os.sep)):

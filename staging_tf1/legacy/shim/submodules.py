@@ -49,7 +49,7 @@ def maker(fullname: str) -> Make | None:
             raise RemovedModuleError(f"No module named {fullname!r}: Python has removed its own. {gone.advice}")
         return _stand_in
     if keras_two.counterpart(fullname) is not None:
-        return _of_keras_two if keras_two.had(fullname) else None
+        return _of_keras_two
     if fullname == _ESTIMATOR or fullname.startswith(_ESTIMATOR + "."):
         return _lend(fullname)
     if fullname.startswith(_V1):
@@ -67,7 +67,7 @@ def maker(fullname: str) -> Make | None:
 
 
 def _of_keras_two(fresh: ModuleType) -> None:
-    """Make a module that Keras 3 or TensorFlow's own copy of Keras lacks, such as ``keras.layers.core``."""
+    """Make a module that TensorFlow's own copy of Keras lacks, such as ``tensorflow.python.keras.layers.recurrent``."""
 
     def read(name: str) -> Any:
         value = keras_two.find(fresh.__name__, name)

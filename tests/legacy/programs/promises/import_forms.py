@@ -151,7 +151,6 @@ report["old names"] = {
             np_utils_module.to_categorical,
         )
     ],
-    "gone from np_utils": failing(lambda: np_utils_module.convert_kernel(1)),
 }
 
 # Old test suites monkeypatch; the patch must affect the program only.

@@ -1,4 +1,4 @@
-"""A program for the package Keras 2.2; prints what Keras 2.2.4 printed on TensorFlow 1.15.5."""
+"""A program for Keras 2.2; prints what Keras 2.2.4 printed on TensorFlow 1.15.5."""
 import json
 
 import keras

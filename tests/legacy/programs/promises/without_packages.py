@@ -38,9 +38,9 @@ def mnist():
 report["contrib"] = [failing(lambda: tf.contrib.layers), failing(slim), failing(mnist), failing(lambda: tf.contrib.lookups)]
 report["estimator"] = failing(lambda: tf.estimator.Estimator)
 
-import keras
+from importlib.metadata import version
 
-if keras.__version__ >= "3":
+if version("keras") >= "3":
     report["keras"] = [failing(lambda: tf.layers.dense), failing(lambda: tf.nn.rnn_cell.LSTMCell)]
 report["there"] = tf.nn.relu.__name__
 print(json.dumps(report))
