@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
+import random
 import subprocess
 import sys
 import types
@@ -381,3 +383,15 @@ def test_another_version_of_this_package_compiles_genuine_files_again(
     monkeypatch.setattr(loader, "_version", lambda: 8)
     with pytest.raises(ImportError, match="expected 'value = 3'"):
         value()
+
+
+def test_loading_a_file_leaves_the_random_numbers_of_the_program(tmp_path: Path) -> None:
+    file = tmp_path / "drawing.py"
+    file.write_text("import random\nrandom.random()\n")
+    genuine = loader.GenuineLoader("drawing", str(file))
+    module = types.ModuleType("drawing")
+    module.__spec__ = importlib.util.spec_from_loader("drawing", genuine)
+    random.seed(1)
+    genuine.exec_module(module)
+    assert module.__dict__["random"] is random
+    assert random.random() == random.Random(1).random()

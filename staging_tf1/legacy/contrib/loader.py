@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+import random
 import warnings
 import zlib
 from collections.abc import Mapping
@@ -89,8 +90,13 @@ class GenuineLoader(SourceFileLoader):
         return {**super().path_stats(path), "mtime": _version()}
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute a module and put its replaced names in place."""
-        super().exec_module(module)
+        """Execute a module and put its replaced names in place. The program's random numbers stay as they are."""
+        # Libraries that it imports may draw some: scikit-learn 1.9 imports rich, which does.
+        state = random.getstate()
+        try:
+            super().exec_module(module)
+        finally:
+            random.setstate(state)
         for name, home in REPLACED.get(module.__name__, {}).items():
             module.__dict__[name] = value_at(home)
 
