@@ -209,12 +209,11 @@ def test_attributes_of_classes(sees: bool, monkeypatch: pytest.MonkeyPatch, capl
     monkeypatch.setitem(globals(), "Toy", toy)
     origin = Origin()
     origin.admit([], [], sees)
-    monkeypatch.setattr(library_names, "CHANGED", {f"{__name__}:Changes": {}})
     homes = {"there": "builtins:len", "gone": f"{__name__}:gone", "lost": "!Use there()."}
-    old_names._offer_attributes(owner, homes, origin)
-    monkeypatch.setattr(library_names, "CHANGED", {owner: {}})
+    old_names._offer_attributes(owner, homes, origin, is_changed=False)
+    homes = {"changed": f"{__name__}:changed", "missing": "builtins:len"}
     for _ in range(2):  # the second time changes nothing
-        old_names._offer_attributes(owner, {"changed": f"{__name__}:changed", "missing": "builtins:len"}, origin)
+        old_names._offer_attributes(owner, homes, origin, is_changed=True)
     value = toy()
     assert value.there() == "there" and not hasattr(value, "missing")
     if not sees:
@@ -245,7 +244,7 @@ def test_functions_of_modules(sees: bool, monkeypatch: pytest.MonkeyPatch) -> No
     origin = Origin()
     origin.admit([], [], sees)
     for _ in range(2):  # the second time changes nothing
-        old_names._offer_attributes(module.__name__, {"total": f"{__name__}:old_sum"}, origin)
+        old_names._offer_attributes(module.__name__, {"total": f"{__name__}:old_sum"}, origin, is_changed=True)
     assert module.total(1, 2) == 3
     if sees:
         assert module.total(1, 2, start=4) == 7

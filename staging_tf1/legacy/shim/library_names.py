@@ -57,7 +57,7 @@ _NAMES: dict[str, dict[str, dict[str, str]]] = {
     "scikit-learn": {
         "sklearn.datasets": {
             "fetch_mldata": "!Use fetch_openml(). scikit-learn 0.21 is the last release that has it.",
-            "load_boston": "!scikit-learn 1.1 is the last release that has it: pip install 'scikit-learn<1.2'.",
+            "load_boston": "!Use fetch_california_housing(). scikit-learn 1.1 is the last release that has it.",
         },
         "sklearn.metrics": {
             "jaccard_similarity_score": "!Use jaccard_score(). scikit-learn 0.22 is the last release that has it."
