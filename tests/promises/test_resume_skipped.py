@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 import tensorflow.compat.v1 as tf
 from pipelines import BrokenDiskError, Numbers
-from resuming import GOOD, bad_numbers
+from resuming import GOOD, TOWERS, bad_numbers
 
 import staging_tf1 as staging
 from staging_tf1.feed.accounts import counts_of
@@ -85,3 +86,29 @@ def test_who_skips_nothing_feeds_and_counts_no_more_than_before(graph: Any) -> N
     sink = pipelines_of(graph)[0].sinks[0]
     assert sink.put.stamp is None and sink.queue.dtypes == [value.dtype for value in sink.put.values]
     assert not [op for op in graph.get_operations() if op.type == "PlaceholderWithDefault"]
+
+
+@pytest.mark.parametrize("towers", [1, 2])
+@pytest.mark.parametrize("stops", [(1,), (3,), (6,), (3, 3)])
+def test_a_loop_in_lockstep_that_catches_errors_resumes_behind_its_last_batch(
+    tmp_path: Path, towers: int, stops: tuple[int, ...]
+) -> None:
+    def trouble(number: int, batch: Any) -> Any:
+        if number in (4, 5, 12, 13):
+            raise BrokenDiskError
+        return batch
+
+    got: list[int] = []
+    for steps in (*stops, 20):
+        with tf.Graph().as_default():
+            batches = staging.staged(Numbers(20, trouble), lockstep=True, devices=TOWERS[:towers])
+            step = tf.train.get_or_create_global_step().assign_add(1)
+            taken = 0
+            with staging.StagingSession(checkpoint_dir=str(tmp_path)) as sess:
+                while taken < steps and not sess.should_stop():
+                    try:
+                        got += [int(batch["id"][0]) for batch in sess.run([batches, step])[0]]
+                    except BrokenDiskError:
+                        continue
+                    taken += 1
+    assert sorted(got) == [number for number in range(20) if number not in (4, 5, 12, 13)]
