@@ -9,9 +9,10 @@ import os
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from legacy_support import PROMISES, Run
 
@@ -307,3 +308,13 @@ def test_files_and_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         package_resources.get_distribution("no-such-package")
     with pytest.raises(package_resources.VersionConflict, match=r"^numpy \S+ is installed but numpy<1 is required$"):
         package_resources.require("numpy<1")
+
+
+def test_arguments_by_position_and_data_of_images() -> None:
+    def mel(*, sr: int, n_fft: int, n_mels: int = 128) -> tuple[int, int, int]:
+        return sr, n_fft, n_mels
+
+    assert library_functions.with_positions(mel, 22050, 2048) == (22050, 2048, 128)
+    assert library_functions.with_positions(mel, 22050, n_fft=2048, n_mels=80) == (22050, 2048, 80)
+    image = SimpleNamespace(dataobj=np.array([1, 2], np.int16))
+    assert library_functions.get_data(None, image).dtype == np.int16

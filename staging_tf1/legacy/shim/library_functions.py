@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import logging
 import re
 from collections.abc import Callable, Sequence
@@ -241,3 +242,16 @@ def read_attribute(genuine: Callable[..., Any], self: Any, name: Any) -> Any:
 def with_loader(genuine: Callable[..., Any], stream: Any, Loader: Any = None) -> Any:  # PyYAML's spelling
     """Read YAML. Without a `Loader` it is `FullLoader`, as in PyYAML 5."""
     return genuine(stream, importlib.import_module("yaml").FullLoader if Loader is None else Loader)
+
+
+# ---- librosa and nibabel
+
+
+def with_positions(genuine: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function by position whose arguments have become keyword-only, as those of librosa 0.10."""
+    return genuine(**dict(zip(inspect.signature(genuine).parameters, args)), **kwargs)
+
+
+def get_data(genuine: Callable[..., Any], self: Any, caching: str = "fill") -> Any:
+    """Return the data of an image in its own dtype, as nibabel before 5."""
+    return importlib.import_module("numpy").asanyarray(self.dataobj)

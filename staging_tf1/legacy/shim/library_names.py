@@ -115,10 +115,12 @@ _METHODS: dict[str, dict[str, dict[str, str]]] = {
 # method or function as its first argument.
 _CHANGED: dict[str, dict[str, dict[str, str]]] = {
     "h5py": {"h5py:AttributeManager": {"__getitem__": f"{_OURS}:read_attribute"}},
+    "librosa": {"librosa.filters": {"mel": f"{_OURS}:with_positions"}},
     "matplotlib": {
         "matplotlib.figure:Figure": {"add_subplot": f"{_OURS}:with_digits"},
         "matplotlib.pyplot": {"subplot": f"{_OURS}:with_digits"},
     },
+    "nibabel": {"nibabel.dataobj_images:DataobjImage": {"get_data": f"{_OURS}:get_data"}},
     "PyYAML": {"yaml": dict.fromkeys(("load", "load_all"), f"{_OURS}:with_loader")},
     "pandas": {"pandas:Series.str": _ours("replace")},
 }
