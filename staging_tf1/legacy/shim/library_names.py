@@ -115,7 +115,16 @@ _METHODS: dict[str, dict[str, dict[str, str]]] = {
 # method or function as its first argument.
 _CHANGED: dict[str, dict[str, dict[str, str]]] = {
     "h5py": {"h5py:AttributeManager": {"__getitem__": f"{_OURS}:read_attribute"}},
-    "librosa": {"librosa.filters": {"mel": f"{_OURS}:with_positions"}},
+    "librosa": {
+        f"librosa.{module}": dict.fromkeys(functions, f"{_OURS}:with_positions")
+        for module, functions in (
+            ("core.audio", ("load", "resample")),
+            ("core.spectrum", ("griffinlim", "istft", "stft")),
+            ("effects", ("pitch_shift", "time_stretch")),
+            ("feature.spectral", ("melspectrogram", "mfcc")),
+            ("filters", ("mel",)),
+        )
+    },
     "matplotlib": {
         "matplotlib.figure:Figure": {"add_subplot": f"{_OURS}:with_digits"},
         "matplotlib.pyplot": {"subplot": f"{_OURS}:with_digits"},
