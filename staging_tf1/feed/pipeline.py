@@ -156,8 +156,8 @@ class Plan:
     def counts_passed(self) -> bool:
         """Whether the position counts batches that no step gets: bad ones, and those that are left out."""
         source = self.inputs[0].source
-        # In lockstep a loop may catch the error of a bad batch, and go on with the next one. A bad batch has no number in
-        # a rotation or in the graph, so the position does not count it.
+        # In lockstep a loop may catch the error of a bad batch, and take the next one. A bad batch has no number in a
+        # rotation or in the graph, so the position does not count it.
         bad = (bool(self.skip_rule.types) or self.lockstep) and source is not None and not self.in_rotation
         return bad or bool(self.skip) or (isinstance(source, Source) and source.leaves_out)
 
