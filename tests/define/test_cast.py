@@ -37,7 +37,7 @@ def test_the_component_is_staged_in_the_dtype_and_the_others_as_they_are(graph: 
     batch = staging.staged(make(), cast={"image": tf.float16}, **how)
     assert (batch["image"].dtype, batch["label"].dtype) == (tf.float16, tf.int64)
     (sink,) = pipelines_of(graph)[0].sinks
-    assert sorted(dtype.name for dtype in sink.queue.dtypes) == ["float16", "int64"], "what is held"
+    assert sorted(value.dtype.name for value in sink.put.values) == ["float16", "int64"], "what is held"
     got = []
     with staging.StagingSession() as sess:
         while not sess.should_stop():
