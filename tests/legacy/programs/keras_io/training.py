@@ -22,9 +22,10 @@ first, second = Dense(1, name="first", **ones)(hidden), Dense(1, name="second", 
 model = Model(inputs, [first, second])
 model.compile("sgd", {"first": "mse", "second": "mae"}, metrics=["mae"], loss_weights=[1.0, 0.5])
 print(model.metrics_names)
+show("the same layer twice", Model(inputs, add([hidden, hidden])).predict(x)[0])
 targets = [x.sum(1, keepdims=True), x[:, :1]]
-for _ in range(2):
-    show("two outputs", model.train_on_batch(x, targets, sample_weight=[np.arange(8.0), np.ones(8)]))
+# One step each: a step changes weights that other layers read meanwhile.
+show("two outputs", model.train_on_batch(x, targets, sample_weight=[np.arange(8.0), np.ones(8)]))
 
 classes = Sequential([Dense(3, activation="softmax", input_shape=(3,), **ones)])
 classes.compile("sgd", "sparse_categorical_crossentropy", metrics=["acc"])
@@ -34,13 +35,11 @@ for name in sorted(found.history):
 
 normed = Sequential([BatchNormalization(input_shape=(3,)), Dense(1, **ones)])
 normed.compile("sgd", "mse")
-for _ in range(2):
-    show("normed", normed.train_on_batch(x, x[:, :1]))
 show("predicted", normed.predict(x)[:3])
+show("normed", normed.train_on_batch(x, x[:, :1]))
 
 a, b = Input((3,)), Input((1,))
 loss = Lambda(lambda t: K.sum(K.square(t[0] - t[1])), output_shape=(1,), name="loss")([Dense(1, **ones)(a), b])
 scalar = Model([a, b], loss)
 scalar.compile("sgd", {"loss": lambda y_true, y_pred: y_pred})
 show("a scalar loss", scalar.train_on_batch([np.ones((4, 3)), np.zeros((4, 1))], np.zeros(4)))
-show("the same layer twice", Model(inputs, add([hidden, hidden])).predict(x)[0])
