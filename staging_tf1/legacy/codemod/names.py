@@ -47,10 +47,6 @@ class Imports:
         """Return the names that the imports bind."""
         return set(self._bound)
 
-    def name_of(self, module: str) -> str | None:
-        """Return the name that is bound to a module."""
-        return next((name for name, full in self._bound.items() if full == module), None)
-
     def uses(self, package: str) -> bool:
         """Whether `package` or something in it is imported."""
         return any(full == package or full.startswith(package + ".") for full in self._bound.values())
