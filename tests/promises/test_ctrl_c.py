@@ -132,9 +132,12 @@ def say_when_it_waits(ident=threading.get_ident()):
 class Hook(tf.train.SessionRunHook):
     def after_create_session(self, session, coord):
         if where == "hook":
+            watcher.start()
             session.run(value)
 
-threading.Thread(target=say_when_it_waits, daemon=True).start()
+watcher = threading.Thread(target=say_when_it_waits, daemon=True)
+if where == "initializer":
+    watcher.start()
 with staging.StagingSession(hooks=[Hook()]) as sess:
     sess.run(tf.no_op())
 """
