@@ -1,4 +1,4 @@
-"""Random pipelines, speeds, faults, stop moments, forks and damaged checkpoints, and the promises that must hold.
+"""Random pipelines, speeds, faults, stop moments and damaged checkpoints, and the promises that must hold.
 
 Every case is drawn from a seed of its own, which a failure prints with the command that replays it. The normal run
 takes 4 seconds, with the slow tests 30, and always begins with the same case, because a change must not fail for what
