@@ -5,55 +5,25 @@ The ledger is on a real server of this process; the tasks are threads of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import tensorflow.compat.v1 as tf
-from clusters import free_addresses, until
+from clusters import until
 
-from staging_tf1.cluster.layout import Layout, Task
-from staging_tf1.cluster.ledger import Ledger
+from staging_tf1.cluster.layout import Task
 from staging_tf1.cluster.member import Member
 from staging_tf1.errors import ClusterError
 
 
-class Tasks:
-    """Two parameter servers and as many workers as are asked for; `close` stops those that were made."""
-
-    def __init__(self, workers: int) -> None:
-        self._addresses = free_addresses(workers + 2)
-        self._server = tf.train.Server({"ps": self._addresses[:1]}, "ps", 0)
-        self._made: list[Member] = []
-
-    def member(self, job: str, index: int, *, in_reverse: bool = False) -> Member:
-        """Make a task. It may know the workers `in_reverse`."""
-        workers = self._addresses[2:]
-        jobs = {"ps": self._addresses[:2], "worker": workers[::-1] if in_reverse else workers}
-        layout = Layout.checked("test", jobs, job, index)
-        self._made.append(Member(layout, Ledger(self._server.target, "/job:ps/task:0"), 2.0, 60.0))
-        return self._made[-1]
-
-    def close(self) -> None:
-        for each in self._made:
-            each.stop()
-
-
 @pytest.fixture
-def make_tasks() -> Iterator[Any]:
-    made: list[Tasks] = []
-
-    def make(workers: int) -> Tasks:
-        made.append(Tasks(workers))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
+def make_tasks(make_members: Callable[..., Any]) -> Callable[[int], Any]:
+    """Make two parameter servers and so many workers."""
+    return lambda workers: make_members(workers, 2, silence_secs=2.0)
 
 
 @pytest.mark.parametrize("sync", [False, True])
-@pytest.mark.parametrize("workers", [2, 20, 200])
+@pytest.mark.parametrize("workers", [2, 200])
 def test_a_workers_sign_of_life_reads_as_many_entries_in_a_cluster_of_any_size(
     make_tasks: Any, monkeypatch: pytest.MonkeyPatch, workers: int, sync: bool
 ) -> None:

@@ -15,7 +15,7 @@ import os
 import random
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ import pytest
 import tensorflow.compat.v1 as tf
 from cluster_models import miscounted
 from clusters import TestCluster, long_form, until
-from forked import ForkServer
 from slow import with_slow
 
 KILLS = int(os.environ.get("STAGING_TF1_CLUSTER_KILLS", "4" if with_slow() else "2"))
@@ -34,14 +33,6 @@ SEED = int(os.environ.get("STAGING_TF1_CLUSTER_KILL_SEED", _MOMENTS))
 WORKERS, SERVERS, BATCH, SAVE_STEPS = 2, 2, 3, 5
 # Steps that each worker may make from one kill to the next, and after the last one.
 STEPS, LAST_STEPS = 8, 10
-
-
-@pytest.fixture
-def cluster(fork_server: ForkServer, tmp_path: Path) -> Iterator[TestCluster]:
-    """A cluster of two parameter servers and two workers; nothing is started."""
-    made = TestCluster(fork_server, tmp_path, workers=WORKERS, ps=SERVERS)
-    yield made
-    made.close()
 
 
 class Killed:
@@ -58,18 +49,11 @@ class Killed:
             "staged_options": {"share": share},
         }
         # With a permit for each step, no share ends before the last kill.
-        self.gates = [cluster.gate(0) for _ in range(WORKERS)]
+        self.gates = cluster.begin(*[0] * WORKERS, **self.options)
         self.workers = [f"worker{index}" for index in range(WORKERS)]
         self.servers = [f"ps{index}" for index in range(SERVERS)]
         self.kills: list[str] = []
         self._next: list[str] = []
-
-    def start(self, task: str) -> None:
-        index = int(task[-1])
-        if task in self.servers:
-            self.cluster.start_ps(index)
-        else:
-            self.cluster.start_worker(index, self.gates[index], **self.options)
 
     def let_step(self, count: int) -> None:
         for gate in self.gates:
@@ -110,7 +94,7 @@ class Killed:
             self.cluster.processes[victim].wait(delay)
         self.cluster.kill(victim)
         self.kills.append(victim)
-        self.start(victim)
+        self.cluster.start_again(victim)
 
     def finish(self) -> None:
         """Let everybody train to the end."""
@@ -123,12 +107,11 @@ class Killed:
 @pytest.mark.timeout(300 + 60 * KILLS)
 @pytest.mark.parametrize("share", ["static", pytest.param("dynamic", marks=long_form)])
 def test_a_cluster_trains_on_each_record_once_but_for_the_steps_in_flight(
-    cluster: TestCluster, tmp_path: Path, share: str
+    make_cluster: Callable[..., TestCluster], tmp_path: Path, share: str
 ) -> None:
     print(f"STAGING_TF1_CLUSTER_KILL_SEED={SEED} STAGING_TF1_CLUSTER_KILLS={KILLS} ({share} shares)")
-    run, choose = Killed(cluster, tmp_path, share), random.Random(SEED)
-    for task in (*run.servers, *run.workers):
-        run.start(task)
+    cluster, choose = make_cluster(WORKERS, SERVERS), random.Random(SEED)
+    run = Killed(cluster, tmp_path, share)
     for _ in range(KILLS):
         run.kill(choose)
     run.finish()
@@ -160,55 +143,49 @@ COUNTERS, COUNTED_STEPS = 3, 60
 )
 @pytest.mark.slow_cases(r"(?!(static-False)$).*")
 def test_nothing_is_lost_or_twice_when_the_server_is_killed_while_it_saves(
-    fork_server: ForkServer, tmp_path: Path, share: str, use_resource: bool
+    make_cluster: Callable[..., TestCluster], tmp_path: Path, share: str, use_resource: bool
 ) -> None:
-    cluster, choose = TestCluster(fork_server, tmp_path, workers=COUNTERS), random.Random(SEED)
+    cluster, choose = make_cluster(COUNTERS), random.Random(SEED)
     folder = tmp_path / "model"
-    options = {
-        "num_records": BATCH * COUNTERS * COUNTED_STEPS * (SAVING_KILLS + 1),
-        "batch_size": BATCH,
-        "checkpoint_dir": str(folder),
-        "save_steps": COUNTED_STEPS,
-        "share": share,
-        "use_resource": use_resource,
-        "megabytes": MEGABYTES,
-        "keep": 2,
-    }
-    # With a permit for each step, the data does not end before the last kill.
-    gates = [cluster.gate(0) for _ in range(COUNTERS)]
+    records = BATCH * COUNTERS * COUNTED_STEPS * (SAVING_KILLS + 1)
 
     def files() -> set[str]:
         # Written under another name first.
         return {path.name for path in folder.rglob("*model*")} if folder.exists() else set()
 
-    try:
-        cluster.start_ps()
-        for index, gate in enumerate(gates):
-            cluster.start("count", f"worker{index}", cluster.jobs, index, gate, **options)
-        until(lambda: any(name.endswith(".index") for name in files()), "the first checkpoint is written")
-        for number in range(SAVING_KILLS):
-            known, delay = files(), choose.uniform(0, 0.3)
-            print(f"kill {number + 1}: {delay:.3f} s after a save has begun", flush=True)
-            for gate in gates:
-                gate.release(COUNTED_STEPS)
-            until(lambda known=known: bool(files() - known), "a checkpoint is being written")
-            with suppress(subprocess.TimeoutExpired):
-                cluster.processes["ps0"].wait(delay)
-            cluster.kill("ps0")
-            cluster.start_ps()
+    # With a permit for each step, the data does not end before the last kill.
+    gates = cluster.begin(
+        *[0] * COUNTERS,
+        num_records=records,
+        checkpoint_dir=str(folder),
+        save_steps=COUNTED_STEPS,
+        staged_options={"share": share, "capacity": 4},
+        use_resource=use_resource,
+        counts=MEGABYTES,
+        keep=2,
+    )
+    until(lambda: any(name.endswith(".index") for name in files()), "the first checkpoint is written")
+    for number in range(SAVING_KILLS):
+        known, delay = files(), choose.uniform(0, 0.3)
+        print(f"kill {number + 1}: {delay:.3f} s after a save has begun", flush=True)
         for gate in gates:
-            gate.release(2 * options["num_records"] // BATCH)
-        cluster.join(secs=120)
-        latest = tf.train.latest_checkpoint(str(folder))
-        lost, twice, _ = miscounted(latest, options["num_records"], BATCH)
-        counts = tf.train.load_variable(latest, "z_counts")
-        print(
-            f"{share} shares, {'resource' if use_resource else 'ref'} variables: {SAVING_KILLS} kills, "
-            f"lost {int((counts == 0).sum())}, twice {int((counts - 1)[counts > 1].sum())} of {counts.size} records"
-        )
-        assert (lost, twice, set(counts.tolist())) == (0, 0, {1})
-    finally:
-        cluster.close()
+            gate.release(COUNTED_STEPS)
+        until(lambda known=known: bool(files() - known), "a checkpoint is being written")
+        with suppress(subprocess.TimeoutExpired):
+            cluster.processes["ps0"].wait(delay)
+        cluster.kill("ps0")
+        cluster.start_again("ps0")
+    for gate in gates:
+        gate.release(2 * records // BATCH)
+    cluster.join(secs=120)
+    latest = tf.train.latest_checkpoint(str(folder))
+    lost, twice, _ = miscounted(latest, records, BATCH)
+    counts = tf.train.load_variable(latest, "z_counts")
+    print(
+        f"{share} shares, {'resource' if use_resource else 'ref'} variables: {SAVING_KILLS} kills, "
+        f"lost {int((counts == 0).sum())}, twice {int((counts - 1)[counts > 1].sum())} of {counts.size} records"
+    )
+    assert (lost, twice, set(counts.tolist())) == (0, 0, {1})
 
 
 def assert_nobody_listens(cluster: TestCluster) -> None:

@@ -8,6 +8,7 @@ import socket
 from contextlib import ExitStack
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
@@ -29,34 +30,28 @@ def test_without_a_cluster_it_is_a_cluster_of_one(text: str | None) -> None:
     assert (layout.is_distributed, layout.is_chief, layout.num_workers, layout.worker_index) == (False, True, 1, 0)
 
 
-def test_one_worker_without_a_parameter_server_is_a_cluster_of_one() -> None:
-    assert not Layout.from_tf_config(config({"worker": ["a:1"]}, type="worker", index=0)).is_distributed
+WORKERS = {"ps": ["a:1"], "worker": ["b:1", "c:1"]}
 
 
 @pytest.mark.parametrize(
-    ("task", "is_chief", "worker_index"),
+    ("jobs", "task", "is_chief", "worker_index", "workers"),
     [
-        (("chief", 0), True, 0),
-        (("worker", 0), False, 1),
-        (("worker", 1), False, 2),
-        (("ps", 0), False, None),
+        (JOBS, ("chief", 0), True, 0, 3),
+        (JOBS, ("worker", 0), False, 1, 3),
+        (JOBS, ("worker", 1), False, 2, 3),
+        (JOBS, ("ps", 0), False, None, 3),
+        # Worker 0 is the chief if there is no other, and a master is one.
+        (WORKERS, ("worker", 0), True, 0, 2),
+        (WORKERS, ("worker", 1), False, 1, 2),
+        ({"ps": ["a:1"], "master": ["b:1"]}, ("master", 0), True, 0, 1),
+        # Without a parameter server, one worker is a cluster of one.
+        ({"worker": ["a:1"]}, ("worker", 0), True, 0, 1),
     ],
 )
-def test_who_am_i(task: tuple[str, int], is_chief: bool, worker_index: int | None) -> None:
-    layout = Layout.from_tf_config(config(type=task[0], index=task[1]))
-    assert (layout.task, layout.is_chief, layout.worker_index) == (Task(*task), is_chief, worker_index)
-    assert layout.num_workers == 3 and layout.chief == Task("chief", 0)
-
-
-def test_worker_0_is_the_chief_if_there_is_no_other() -> None:
-    jobs = {"ps": ["a:1"], "worker": ["b:1", "c:1"]}
-    assert Layout.from_tf_config(config(jobs, type="worker", index=0)).is_chief
-    assert not Layout.from_tf_config(config(jobs, type="worker", index=1)).is_chief
-
-
-def test_a_master_is_a_chief() -> None:
-    layout = Layout.from_tf_config(config({"ps": ["a:1"], "master": ["b:1"]}, type="master", index=0))
-    assert layout.is_chief and layout.num_workers == 1 and layout.is_distributed
+def test_who_am_i(jobs: Any, task: tuple[str, int], is_chief: bool, worker_index: int | None, workers: int) -> None:
+    layout = Layout.from_tf_config(config(jobs, type=task[0], index=task[1]))
+    assert (layout.is_chief, layout.worker_index, layout.num_workers) == (is_chief, worker_index, workers)
+    assert layout.is_distributed is ("ps" in jobs) and layout.task == (Task(*task) if "ps" in jobs else None)
 
 
 def test_an_evaluator_is_no_part_of_the_cluster() -> None:
@@ -160,8 +155,6 @@ def test_sync_comes_from_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_cluster_of_one_changes_nothing() -> None:
-    import numpy as np
-
     with tf.Graph().as_default(), staging.Cluster() as cluster:
         assert not cluster.serves() and cluster.target == ""
         with cluster.device_scope():
@@ -179,8 +172,6 @@ def test_a_cluster_of_one_changes_nothing() -> None:
 
 
 def test_what_cannot_be_shared_is_refused_with_a_cure() -> None:
-    import numpy as np
-
     cluster = staging.Cluster(JOBS, "worker", 0)
     ps = staging.Cluster(JOBS, "ps", 0)
     source = staging.sources.ArraySource(np.arange(30), batch_size=2)
@@ -215,8 +206,6 @@ def test_what_cannot_be_shared_is_refused_with_a_cure() -> None:
 
 
 def test_each_worker_builds_the_same_variables() -> None:
-    import numpy as np
-
     names = []
     for job, index in (("chief", 0), ("worker", 0), ("worker", 1)):
         cluster = staging.Cluster(JOBS, job, index)
@@ -230,21 +219,7 @@ def test_each_worker_builds_the_same_variables() -> None:
     assert {device for device, _ in names[0].values()} == {"/job:ps/task:0/device:CPU:0"}
 
 
-def test_the_connections_to_the_old_address_of_a_task_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-        layout = Layout({"ps": {0: f"localhost:{port}"}, "worker": {0: "h:1"}}, None)
-        assert is_listening(layout, Task("ps", 0))
-        with socket.create_connection(("127.0.0.1", port)) as connected:
-            connected.settimeout(10)
-            # The name leads to another machine now.
-            moved = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", port))]
-            monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: moved)
-            cut_off(layout, Task("ps", 0))
-            assert connected.recv(1) == b""
-
-
-def test_only_the_connections_to_one_task_are_cut_off() -> None:
+def test_only_the_connections_to_one_task_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     with ExitStack() as stack:
         listening = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
         first, second = (each.getsockname()[1] for each in listening)
@@ -263,5 +238,12 @@ def test_only_the_connections_to_one_task_are_cut_off() -> None:
         cut_off(layout, Task("ps", 1))
         assert len(os.listdir("/proc/self/fd")) == len(before)
         assert [each.recv(1) for each in cut] == [b"", b""]
+        # Those to its old address, too: the name leads to another machine now.
+        assert is_listening(layout, Task("ps", 0))
+        old = connected(socket.AF_INET, "127.0.0.1", first)
+        moved = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", first))]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: moved)
+        cut_off(layout, Task("ps", 0))
+        assert old.recv(1) == b""
         kept.sendall(b"x")
         assert stack.enter_context(listening[1].accept()[0]).recv(1) == b"x"

@@ -7,23 +7,19 @@ from __future__ import annotations
 
 import logging
 import queue
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import tensorflow.compat.v1 as tf
-from clusters import free_addresses, until
+from clusters import until
 from load import slowdown
 
 from staging_tf1.cluster import pause, reach
 from staging_tf1.cluster.clock import Clock
 from staging_tf1.cluster.gate import Gate
-from staging_tf1.cluster.layout import Layout, Task
-from staging_tf1.cluster.ledger import Ledger
-from staging_tf1.cluster.member import Member
+from staging_tf1.cluster.layout import Task
 from staging_tf1.cluster.pause import PAUSE
 
 WORKER = Task("worker", 1)
@@ -32,45 +28,20 @@ WORKER = Task("worker", 1)
 class Tasks:
     """A parameter server, a chief and a worker. `listening` are the sockets of the last two."""
 
-    def __init__(self, silence_secs: float) -> None:
-        ps, *workers = free_addresses(3)
-        self._jobs, self._silence_secs = {"ps": [ps], "worker": workers}, silence_secs
-        self.server = tf.train.Server({"ps": [ps]}, "ps", 0)
-        self.listening = [socket.create_server(("127.0.0.1", int(each.split(":")[1]))) for each in workers]
-        self.members: list[Member] = []
-        self.chief, self.worker = self.member(0), self.member(1)
+    def __init__(self, members: Any) -> None:
+        self.listening = members.listening
+        self.chief, self.worker = (members.member("worker", index) for index in range(2))
         for each in (self.chief, self.worker):
             each.ledger.write({f"task/{each.task}": {"process": each._process}, f"fence/{each.task}": str(each.task)})
 
-    def member(self, index: int) -> Member:
-        layout = Layout.checked("test", self._jobs, "worker", index)
-        ledger = Ledger(f"grpc://{layout.address(layout.servers[0])}", layout.servers[0].device)
-        self.members.append(Member(layout, ledger, self._silence_secs, 60.0))
-        return self.members[-1]
-
-    def close(self) -> None:
-        for each in self.members:
-            each.gate.open()
-            each.stop()
-        for each in self.listening:
-            each.close()
-
 
 @pytest.fixture
-def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Tasks]]:
+def tasks(monkeypatch: pytest.MonkeyPatch, make_members: Callable[..., Any]) -> Callable[..., Tasks]:
     """Make a cluster. What is bounded by seconds is bounded by less than one."""
     monkeypatch.setattr(pause, "_ANSWER_SECS", 0.5)
     monkeypatch.setattr(pause, "_STUCK_SECS", 0.2)
     monkeypatch.setattr(pause, "_CHIEF_SECS", 0.2)
-    made: list[Tasks] = []
-
-    def make(silence_secs: float = 60.0) -> Tasks:
-        made.append(Tasks(silence_secs))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
+    return lambda silence_secs=60.0: Tasks(make_members(silence_secs=silence_secs, listens=True))
 
 
 class Run:
@@ -204,12 +175,12 @@ def test_a_worker_that_is_gone_is_not_waited_for(
 @pytest.mark.parametrize("gone", [1, 3, 10])
 @pytest.mark.parametrize("how", ["silent", "vanished", "refused"])
 @pytest.mark.slow_cases(r"(?!(silent-3|vanished-1|refused-3)$).*")
-def test_workers_that_are_gone_do_not_hold_up_a_pause(monkeypatch: pytest.MonkeyPatch, how: str, gone: int) -> None:
-    ps, *workers = free_addresses(gone + 2)
-    server = tf.train.Server({"ps": [ps]}, "ps", 0)
-    layout = Layout.checked("test", {"ps": [ps], "worker": workers}, "worker", 0)
-    chief = Member(layout, Ledger(server.target, "/job:ps/task:0"), 60.0, 60.0)
-    others, never = layout.workers[1:], threading.Event()
+def test_workers_that_are_gone_do_not_hold_up_a_pause(
+    monkeypatch: pytest.MonkeyPatch, make_members: Callable[..., Any], how: str, gone: int
+) -> None:
+    members = make_members(gone + 1, listens=how == "vanished")
+    chief, never = members.member("worker", 0), threading.Event()
+    others = chief.layout.workers[1:]
 
     def no_answer(address: str) -> None:
         never.wait(2.0)
@@ -219,11 +190,10 @@ def test_workers_that_are_gone_do_not_hold_up_a_pause(monkeypatch: pytest.Monkey
         monkeypatch.setattr(chief.signs, "is_gone", others.__contains__)
     if how == "vanished":
         # They have just given a sign of life.
-        listening = [socket.create_server(("127.0.0.1", int(each.split(":")[1]))) for each in workers[1:]]
         chief.signs.note({f"task/{task}": 1 for task in others})
         chief.pauses.meet()
         until(lambda: all(met.is_answered for met in chief.pauses._met.values()), "the chief has met them")
-        for each in listening:
+        for each in members.listening:
             each.close()
     if how != "refused":
         # Packets to them are lost.
@@ -236,17 +206,15 @@ def test_workers_that_are_gone_do_not_hold_up_a_pause(monkeypatch: pytest.Monkey
         with chief.pauses.pause():
             took.append(time.monotonic() - began)
             assert chief.ledger.read([f"fence/{task}" for task in others]) == {}
-    chief.stop()
     # Half a second, and what a busy machine adds. One after the other, they would take two seconds each.
     slower = slowdown()
     assert min(took[1:]) < 1.5 * slower and took[0] < 2.0 * slower
 
 
-def test_a_long_pause_costs_the_server_less_for_each_of_many_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    ps, *workers = free_addresses(101)
-    server = tf.train.Server({"ps": [ps]}, "ps", 0)
-    layout = Layout.checked("test", {"ps": [ps], "worker": workers}, "worker", 1)
-    member = Member(layout, Ledger(server.target, "/job:ps/task:0"), 60.0, 60.0)
+def test_a_long_pause_costs_the_server_less_for_each_of_many_workers(
+    monkeypatch: pytest.MonkeyPatch, make_members: Callable[..., Any]
+) -> None:
+    member = make_members(100).member("worker", 1)
     waits = queue.Queue[float]()
     await_end = member.pauses.bells.await_end
 
@@ -274,22 +242,16 @@ def test_a_worker_that_makes_no_further_step_is_not_asked(tasks: Callable[..., T
         assert cluster.chief.ledger.read(["fence/worker 1"]) == {"fence/worker 1": "worker 1"}
 
 
-def test_a_member_that_stops_makes_no_further_step(tasks: Callable[..., Tasks]) -> None:
-    cluster = tasks()
-    cluster.worker.start()
-    cluster.worker.stop()
-    with cluster.chief.pauses.pause():
-        assert cluster.chief.ledger.read(["fence/worker 1"]) == {"fence/worker 1": "worker 1"}
-
-
-def test_a_member_that_starts_again_stands_still(tasks: Callable[..., Tasks]) -> None:
+def test_a_member_that_stops_is_not_asked_and_one_that_starts_again_is(tasks: Callable[..., Tasks]) -> None:
     cluster = tasks()
     for _ in range(2):
         cluster.worker.start()
-        cluster.worker.take_fence()
+        fence_key = cluster.worker.take_fence()
         with cluster.chief.pauses.pause():
             assert cluster.worker.gate.is_closed
         cluster.worker.stop()
+        with cluster.chief.pauses.pause():
+            assert cluster.chief.ledger.read(["fence/worker 1"]) == {"fence/worker 1": fence_key}
 
 
 def test_workers_go_on_without_a_chief_that_is_gone_and_break_its_pause(tasks: Callable[..., Tasks]) -> None:
@@ -356,12 +318,11 @@ def test_a_chief_that_begins_does_not_wait_for_workers_that_have_not_begun(
     assert asked == [[WORKER]]
 
 
-def test_a_pause_of_many_workers_reads_few_entries_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    ps, *workers = free_addresses(102)
-    server = tf.train.Server({"ps": [ps]}, "ps", 0)
-    layout = Layout.checked("test", {"ps": [ps], "worker": workers}, "worker", 0)
-    chief = Member(layout, Ledger(server.target, "/job:ps/task:0"), 60.0, 60.0)
-    others = layout.workers[1:]
+def test_a_pause_of_many_workers_reads_few_entries_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, make_members: Callable[..., Any]
+) -> None:
+    chief = make_members(101).member("worker", 0)
+    others = chief.layout.workers[1:]
     chief.ledger.write({f"fence/{task}": "1" for task in others})
     read, sizes = chief.ledger.read, []
 
@@ -374,4 +335,3 @@ def test_a_pause_of_many_workers_reads_few_entries_at_a_time(monkeypatch: pytest
     with chief.pauses.pause():
         # First all entries, to know who is there.
         assert sizes == [0, 20, 20, 20, 20, 20]
-    chief.stop()

@@ -5,7 +5,7 @@ The model itself counts how often it has seen each record, so each checkpoint sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,32 +13,18 @@ import pytest
 import tensorflow.compat.v1 as tf
 from cluster_models import miscounted
 from clusters import TestCluster, long_form
-from forked import ForkServer
 
 RECORDS, BATCH = 900, 3
 
 
-@pytest.fixture
-def cluster(fork_server: ForkServer, tmp_path: Path) -> Iterator[TestCluster]:
-    """A cluster of a parameter server and three workers; nothing is started."""
-    made = TestCluster(fork_server, tmp_path, workers=3)
-    yield made
-    made.close()
-
-
-def count(cluster: TestCluster, workers: int = 3, **options: Any) -> str:
+def count(cluster: TestCluster, share: str = "static", **options: Any) -> str:
     """Train to the end, and return the folder of the checkpoints."""
     folder = str(cluster.folder / "model")
     for index in range(len(cluster.jobs["ps"])):
         cluster.start_ps(index)
-    for index in range(workers):
-        cluster.start(
-            "count",
-            f"worker{index}",
-            cluster.jobs,
-            index,
-            **{"num_records": RECORDS, "checkpoint_dir": folder, "save_steps": 60, **options},
-        )
+    for index in range(len(cluster.jobs["worker"])):
+        given = {"num_records": RECORDS, "checkpoint_dir": folder, "save_steps": 60, "counts": 20, **options}
+        cluster.start_worker(index, staged_options={"share": share, "capacity": 4}, **given)
     cluster.join()
     return folder
 
@@ -60,8 +46,8 @@ def miscounts(folder: str) -> dict[str, tuple[int, int, bool]]:
     ],
 )
 @pytest.mark.slow_cases(r"(?!(static-False|dynamic-True)$).*")
-def test_every_checkpoint_is_exact(cluster: TestCluster, share: str, use_resource: bool) -> None:
-    folder = count(cluster, share=share, use_resource=use_resource, megabytes=20)
+def test_every_checkpoint_is_exact(make_cluster: Callable[..., TestCluster], share: str, use_resource: bool) -> None:
+    folder = count(make_cluster(3), share, use_resource=use_resource)
     found = miscounts(folder)
     print(found)
     assert set(found.values()) == {(0, 0, False)}
@@ -76,28 +62,20 @@ def test_every_checkpoint_is_exact(cluster: TestCluster, share: str, use_resourc
     [{"by_hand": True}, {"sharded": True}, {"options": {"save_copies": False}}],
     ids=str,
 )
-def test_every_other_way_to_save_is_exact(fork_server: ForkServer, tmp_path: Path, options: dict[str, Any]) -> None:
-    cluster = TestCluster(fork_server, tmp_path, workers=2, ps=2)
-    try:
-        assert set(miscounts(count(cluster, 2, megabytes=20, **options)).values()) == {(0, 0, False)}
-    finally:
-        cluster.close()
+def test_every_other_way_to_save_is_exact(make_cluster: Callable[..., TestCluster], options: dict[str, Any]) -> None:
+    assert set(miscounts(count(make_cluster(ps=2), **options)).values()) == {(0, 0, False)}
 
 
 @pytest.mark.slow  # test_every_checkpoint_is_exact has other workers
-def test_a_checkpoint_in_step_is_between_two_rounds(fork_server: ForkServer, tmp_path: Path) -> None:
-    cluster = TestCluster(fork_server, tmp_path, workers=2)
-    try:
-        folder = count(cluster, 2, megabytes=4, sync=True, save_steps=50)
-        for path in Path(folder).glob("*.index"):
-            lost, twice, torn = miscounted(str(path.with_suffix("")), RECORDS, BATCH)
-            # SyncReplicasOptimizer itself drops the gradients of a worker whose tokens are a round too old.
-            assert (lost % BATCH, twice, torn) == (0, 0, False)
-            saved = tf.train.load_checkpoint(str(path.with_suffix("")))
-            # The step that one worker is ahead does not count while its round is not complete.
-            first, second = saved.get_tensor("train/position").tolist()
-            assert abs(first - second) <= 1
-            if saved.get_tensor("global_step") == 0:
-                assert lost == 0
-    finally:
-        cluster.close()
+def test_a_checkpoint_in_step_is_between_two_rounds(two: TestCluster) -> None:
+    folder = count(two, counts=4, sync=True, save_steps=50)
+    for path in Path(folder).glob("*.index"):
+        lost, twice, torn = miscounted(str(path.with_suffix("")), RECORDS, BATCH)
+        # SyncReplicasOptimizer itself drops the gradients of a worker whose tokens are a round too old.
+        assert (lost % BATCH, twice, torn) == (0, 0, False)
+        saved = tf.train.load_checkpoint(str(path.with_suffix("")))
+        # The step that one worker is ahead does not count while its round is not complete.
+        first, second = saved.get_tensor("train/position").tolist()
+        assert abs(first - second) <= 1
+        if saved.get_tensor("global_step") == 0:
+            assert lost == 0

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +15,6 @@ import pytest
 import tensorflow.compat.v1 as tf
 from cluster_models import miscounted
 from clusters import LIMIT_SECS, TestCluster, long_form, only_worker, timed_runs
-from forked import ForkServer
 
 from staging_tf1.lifecycle import in_step
 
@@ -26,37 +24,10 @@ KILLS = int(os.environ.get("STAGING_TF1_CLUSTER_KILLS", "2"))
 SEED = int(os.environ.get("STAGING_TF1_CLUSTER_KILL_SEED", "7"))
 
 
-@pytest.fixture
-def two(fork_server: ForkServer, tmp_path: Path) -> Iterator[TestCluster]:
-    """A cluster of one parameter server and two workers; nothing is started."""
-    cluster = TestCluster(fork_server, tmp_path, workers=2)
-    yield cluster
-    cluster.close()
-
-
-def counted(cluster: TestCluster, step_secs: Sequence[float], rounds: int, **options: Any) -> None:
-    """Start a cluster whose model counts the records of its gradients, with a worker for each of `step_secs`."""
-    workers = len(step_secs)
-    cluster.start_ps()
-    for index, secs in enumerate(step_secs):
-        start_counting(cluster, index, secs, rounds * workers * BATCH, **options)
-
-
-def start_counting(cluster: TestCluster, index: int, step_secs: float, num_records: int, **options: Any) -> None:
-    folder = str(cluster.folder / "model")
-    cluster.start(
-        "count",
-        f"worker{index}",
-        cluster.jobs,
-        index,
-        num_records=num_records,
-        batch_size=BATCH,
-        checkpoint_dir=folder,
-        save_steps=1000,
-        sync=True,
-        step_secs=step_secs,
-        **options,
-    )
+def start(cluster: TestCluster, index: int, step_secs: float, records: int, go: Any = None, **staged: Any) -> None:
+    """Start a worker in step, whose model counts the records of its gradients."""
+    options = {"num_records": records, "checkpoint_dir": str(cluster.folder / "model"), "staged_options": staged}
+    cluster.start_worker(index, go, counts=0, sync=True, step_secs=step_secs, **options)
 
 
 def lost_and_twice(cluster: TestCluster, num_records: int) -> tuple[int, int]:
@@ -68,13 +39,12 @@ def lost_and_twice(cluster: TestCluster, num_records: int) -> tuple[int, int]:
 
 
 # A beat of a cluster in step lasts a quarter of a second.
-@pytest.mark.slow_cases("(?!long|unlike).*")
+@pytest.mark.slow_cases("(?!unlike$).*")
 @pytest.mark.parametrize(
     "step_secs",
     [
         pytest.param((0.02, 0.02), id="short"),
         pytest.param((0.3, 0.3), id="a beat"),
-        pytest.param((0.7, 0.7), id="long"),
         pytest.param((1.5, 1.5), id="six beats", marks=long_form),
         pytest.param((0.02, 0.7), id="unlike"),
         pytest.param((0.7, 0.02), id="slow chief"),
@@ -83,63 +53,57 @@ def lost_and_twice(cluster: TestCluster, num_records: int) -> tuple[int, int]:
         pytest.param((1.5, 0.02, 0.02), id="three, slow chief", marks=long_form),
     ],
 )
-@pytest.mark.slow_cases(r"(?!(unlike)$).*")
-def test_every_gradient_is_applied(fork_server: ForkServer, tmp_path: Path, step_secs: tuple[float, ...]) -> None:
-    cluster = TestCluster(fork_server, tmp_path, workers=len(step_secs))
+def test_every_gradient_is_applied(make_cluster: Callable[..., TestCluster], step_secs: tuple[float, ...]) -> None:
+    cluster = make_cluster(len(step_secs))
     rounds = 12 if max(step_secs) > 0.1 else 60
-    try:
-        counted(cluster, step_secs, rounds)
-        cluster.join()
-        assert lost_and_twice(cluster, rounds * len(step_secs) * BATCH) == (0, 0)
-    finally:
-        cluster.close()
+    records = rounds * len(step_secs) * BATCH
+    cluster.start_ps()
+    for index, secs in enumerate(step_secs):
+        start(cluster, index, secs, records)
+    cluster.join()
+    assert lost_and_twice(cluster, records) == (0, 0)
 
 
-@pytest.mark.slow_cases("3-.*")
+@pytest.mark.slow_cases(r"(?!(2-0\.02)$).*")
 @pytest.mark.parametrize(
     ("workers", "secs"), [(2, 0.02), (2, 0.4), (3, 0.02), pytest.param(3, 0.4, marks=long_form)], ids=str
 )
-@pytest.mark.slow_cases(r"(?!(2-0\.02)$).*")
-def test_each_kill_costs_at_most_a_batch(fork_server: ForkServer, tmp_path: Path, workers: int, secs: float) -> None:
-    cluster, choose = TestCluster(fork_server, tmp_path, workers=workers), random.Random(SEED)
+def test_each_kill_costs_at_most_a_batch(make_cluster: Callable[..., TestCluster], workers: int, secs: float) -> None:
+    cluster, choose = make_cluster(workers), random.Random(SEED)
     rounds = KILLS * 6 + 10
     records = rounds * workers * BATCH
     gates = [cluster.gate(0) for _ in range(workers)]
-    try:
-        cluster.start_ps()
-        for index, gate in enumerate(gates):
-            start_counting(cluster, index, secs, records, go=gate)
-        for number in range(KILLS):
-            victim = f"worker{choose.randrange(1, workers)}"
-            before = len(cluster.notes(victim, "stepped"))
-            for gate in gates:
-                gate.release(6)
-            cluster.await_notes(victim, "stepped", before + choose.randrange(1, 5))
-            with suppress(subprocess.TimeoutExpired):
-                cluster.processes[victim].wait(choose.uniform(0, 2 * secs))
-            cluster.kill(victim)
-            print(f"kill {number + 1}: {victim}", flush=True)
-            start_counting(cluster, int(victim[-1]), secs, records, go=gates[int(victim[-1])])
+    cluster.start_ps()
+    for index, gate in enumerate(gates):
+        start(cluster, index, secs, records, gate)
+    for number in range(KILLS):
+        victim = f"worker{choose.randrange(1, workers)}"
+        before = len(cluster.notes(victim, "got"))
         for gate in gates:
-            gate.release(workers * rounds)
-        cluster.join(secs=LIMIT_SECS + 2 * rounds * secs)
-        lost, twice = lost_and_twice(cluster, records)
-        print(f"STAGING_TF1_CLUSTER_KILL_SEED={SEED}: {KILLS} kills, lost {lost} of {rounds * workers} batches")
-        # At the end, those who are left may have gradients for a part of a round.
-        assert (lost <= KILLS + workers - 1, twice) == (True, 0)
-    finally:
-        cluster.close()
+            gate.release(6)
+        cluster.await_notes(victim, "got", before + choose.randrange(1, 5))
+        with suppress(subprocess.TimeoutExpired):
+            cluster.processes[victim].wait(choose.uniform(0, 2 * secs))
+        cluster.kill(victim)
+        print(f"kill {number + 1}: {victim}", flush=True)
+        cluster.start_again(victim)
+    for gate in gates:
+        gate.release(workers * rounds)
+    cluster.join(secs=LIMIT_SECS + 2 * rounds * secs)
+    lost, twice = lost_and_twice(cluster, records)
+    print(f"STAGING_TF1_CLUSTER_KILL_SEED={SEED}: {KILLS} kills, lost {lost} of {rounds * workers} batches")
+    # At the end, those who are left may have gradients for a part of a round.
+    assert (lost <= KILLS + workers - 1, twice) == (True, 0)
 
 
 def test_shares_of_unequal_length_end_together_and_the_rest_is_named(two: TestCluster) -> None:
     two.start_ps()
     for index in range(2):
         # 31 and 30 records: 11 and 10 batches.
-        two.start("train_in_step", f"worker{index}", two.jobs, index, num_records=61)
+        two.start_worker(index, sync=True, num_records=61)
     two.join()
-    got = [two.got(f"worker{index}") for index in range(2)]
-    assert [len(each) for each in got] == [30, 30]
-    assert len(set(got[0] + got[1])) == 60
+    assert [len(two.got(f"worker{index}")) for index in range(2)] == [30, 30]
+    assert len(set(two.got())) == 60
     assert "each of the 2 workers or towers takes 10 batches; 1 of 21 are left over" in two.log("worker0")
     assert two.notes("worker0", "stats") == [[[10, 10]]]
     # TensorFlow's thread that applies the gradients ends without a word.
@@ -159,18 +123,16 @@ def test_shares_of_unequal_length_end_together_and_the_rest_is_named(two: TestCl
     ],
 )
 def test_streams_of_unequal_length_lose_at_most_the_step_that_was_begun(
-    fork_server: ForkServer, tmp_path: Path, streams: tuple[int, ...], step_secs: tuple[float, ...]
+    make_cluster: Callable[..., TestCluster], streams: tuple[int, ...], step_secs: tuple[float, ...]
 ) -> None:
-    cluster = TestCluster(fork_server, tmp_path, workers=len(streams))
-    try:
-        cluster.start_ps()
-        for index, secs in enumerate(step_secs):
-            start_counting(cluster, index, secs, sum(streams) * BATCH, share="own", streams=streams)
-        cluster.join()
-        latest = tf.train.latest_checkpoint(str(cluster.folder / "model"))
-        positions, counts = (tf.train.load_variable(latest, name) for name in ("train/position", "z_counts"))
-    finally:
-        cluster.close()
+    cluster = make_cluster(len(streams))
+    options = {"streams": streams, "num_records": sum(streams) * BATCH, "checkpoint_dir": str(cluster.folder / "model")}
+    cluster.start_ps()
+    for index, secs in enumerate(step_secs):
+        cluster.start_worker(index, counts=0, sync=True, step_secs=secs, staged_options={"share": "own"}, **options)
+    cluster.join()
+    latest = tf.train.latest_checkpoint(str(cluster.folder / "model"))
+    positions, counts = (tf.train.load_variable(latest, name) for name in ("train/position", "z_counts"))
     of_batches = np.split(counts.reshape(-1, BATCH)[:, 0], np.cumsum(streams)[:-1])
     trained = [each.tolist() for each in of_batches]
     common = min(streams)
@@ -179,39 +141,24 @@ def test_streams_of_unequal_length_lose_at_most_the_step_that_was_begun(
         assert each == [1.0] * common + [0.0] * (length - common)
 
 
-def test_the_shortest_stream_ends_all(two: TestCluster) -> None:
-    two.start_ps()
-    for index in range(2):
-        two.start("train_in_step", f"worker{index}", two.jobs, index, streams=(12, 7))
-    two.join()
-    taken = [len(two.notes(f"worker{index}", "got")) for index in range(2)]
-    # The longer stream may have begun one step more.
-    assert taken[1] == 7 and taken[0] in (7, 8)
-
-
 def test_no_step_begins_after_the_news_that_another_stream_has_ended(two: TestCluster) -> None:
     two.start_ps()
+    options = {"sync": True, "streams": (12, 7), "num_records": 57, "staged_options": {"share": "own"}}
     for index, late_news in enumerate((True, False)):
-        two.start("train_in_step", f"worker{index}", two.jobs, index, streams=(12, 7), late_news=late_news)
+        two.start_worker(index, late_news=late_news, **options)
     two.join()
     assert [len(two.notes(f"worker{index}", "got")) for index in range(2)] == [8, 7]
 
 
 def test_a_worker_that_never_returns_ends_the_others_with_its_name(two: TestCluster) -> None:
-    two.start_ps(silence_secs=3.0)
-    gone = two.gate(4)
-    options = {"silence_secs": 3.0}
     # Late enough for the other worker to have been let go: a step is reported once.
-    session_options = {"stall_secs": 5.0}
-    two.start("train_in_step", "worker0", two.jobs, 0, options=options, session_options=session_options)
-    two.start("train_in_step", "worker1", two.jobs, 1, gone, options=options)
-    two.await_notes("worker1", "got", 4)
+    options = {"sync": True, "stall_secs": 5.0, "options": {"silence_secs": 3.0}}
+    gates = two.begin(1, 4, ps={"silence_secs": 3.0}, **options)
+    gates[0].release(100)
     # The worker that is killed waits for its next permit, and the other one for its gradients.
-    reported = "the step waits for the gradients of the other workers, in synchronous training"
-    two.await_log("worker0", reported)
+    two.await_log("worker0", "the step waits for the gradients of the other workers, in synchronous training")
     two.kill("worker1")
-    two.await_notes("worker0", "raised")
-    (message,) = two.notes("worker0", "raised")
+    message = two.raised("worker0")
     assert message.startswith("ClusterError: worker 0 waits for the gradients of worker 1 at 127.0.0.1:"), message
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import faulthandler
 import json
@@ -108,30 +107,61 @@ def train(
     batch_size: int = 3,
     epochs: int = 1,
     seed: int | None = None,
-    checkpoint_dir: str | None = None,
-    save_steps: int = 1000,
-    devices: int = 1,
-    stop_after: int | None = None,
-    by_hand: bool = False,
-    fails_at_start: bool = False,
     transform: Any = None,
     rotated_by: int = 0,
-    options: dict[str, Any] | None = None,
+    streams: tuple[int, ...] = (),
+    devices: int = 1,
     staged_options: dict[str, Any] | None = None,
+    counts: int | None = None,
+    use_resource: bool = False,
+    step_secs: float = 0.0,
+    sync: bool = False,
+    late_news: bool = False,
+    checkpoint_dir: str | None = None,
+    save_steps: int = 1000,
+    keep: int | None = None,
+    sharded: bool = False,
+    by_hand: bool = False,
+    stall_secs: float = 2.0,
+    fails_at_start: bool = False,
+    stop_after: int | None = None,
+    options: dict[str, Any] | None = None,
 ) -> None:
-    """A worker. Each step waits for `go`, if there is one. With `fails_at_start`, its session is created twice."""
-    cluster = staging.Cluster(jobs, job, index, **(options or {}))
-    source = ids_source(num_records, batch_size, epochs, seed, transform, rotated_by)
+    """A worker. Each step waits for `go`, if there is one.
+
+    With `streams`, each worker has a stream of so many batches. With `counts`, or `sync`, the model counts what it has
+    seen of each record, and has so many megabytes of weights. Each step takes at least `step_secs`, between its batch
+    and its gradients. With `late_news`, a worker in step learns that the shortest stream has ended while it looks
+    whether it may begin the step after. With `fails_at_start`, its session is created twice.
+    """
+    cluster = staging.Cluster(jobs, job, index, sync=sync, **(options or {}))
+    source: Any = ids_source(num_records, batch_size, epochs, seed, transform, rotated_by)
+    if streams:
+        source = ids_stream(streams, index, batch_size)
+    hooks: list[Any] = [BeganHook(notes, cluster), *([FailsAtStart()] if fails_at_start else [])]
     with tf.Graph().as_default():
         with cluster.device_scope():
             towers = staging.staged(
                 source, cluster=cluster, devices=["/device:CPU:0"] * devices, name="train", **(staged_options or {})
             )
             ids = tf.concat(towers, axis=0)
-            train_op = model(ids, num_records)
-        hooks = [BeganHook(notes, cluster), *([FailsAtStart()] if fails_at_start else [])]
-        with session(cluster, checkpoint_dir, save_steps, hooks, by_hand=by_hand) as sess:
+            if step_secs:
+                ids = slowed(ids, step_secs)
+            if sync:
+                train_op, optimizer = count_in_step(ids, num_records, counts or 0, cluster.num_workers)
+                hooks.append(optimizer.make_session_run_hook(cluster.is_chief))
+            elif counts is not None:
+                train_op = counting_model(ids, num_records, counts, use_resource=use_resource)
+            else:
+                train_op = model(ids, num_records)
+        scaffold = None
+        if counts is not None:
+            scaffold = tf.train.Scaffold(saver=tf.train.Saver(max_to_keep=keep, sharded=sharded))
+        saving = {"checkpoint_dir": checkpoint_dir, "save_checkpoint_steps": save_steps, "save_checkpoint_secs": None}
+        with session(cluster, hooks, by_hand, stall_secs, scaffold=scaffold, **saving) as sess:
             notes.add("session", time.time())
+            if late_news:
+                delay_news(cluster.member, sync_tokens_of(sess.graph).wake, min(streams))
             while not sess.should_stop() and stop_after != 0:
                 if go is not None:
                     go.acquire()
@@ -140,55 +170,6 @@ def train(
                 stop_after = None if stop_after is None else stop_after - 1
         if not by_hand:
             notes.add("stats", [list(each.positions) for each in sess.stats()])
-    notes.add("ended")
-
-
-def count(
-    notes: Notes,
-    jobs: dict[str, list[str]],
-    index: int,
-    go: Any = None,
-    *,
-    num_records: int,
-    batch_size: int = 3,
-    checkpoint_dir: str,
-    save_steps: int,
-    share: str = "static",
-    use_resource: bool = False,
-    megabytes: int = 0,
-    sharded: bool = False,
-    by_hand: bool = False,
-    keep: int | None = None,
-    sync: bool = False,
-    step_secs: float = 0.0,
-    streams: tuple[int, ...] = (),
-    options: dict[str, Any] | None = None,
-) -> None:
-    """A worker whose model counts what it has seen, and keeps the last `keep` checkpoints; None is all.
-
-    Each step takes at least `step_secs`, between its batch and its gradients. With `streams`, each worker has a stream
-    of so many batches.
-    """
-    cluster = staging.Cluster(jobs, "worker", index, sync=sync, **(options or {}))
-    hooks = []
-    source: Any = ids_stream(streams, index, batch_size) if streams else ids_source(num_records, batch_size)
-    with tf.Graph().as_default():
-        with cluster.device_scope():
-            ids = staging.staged(source, cluster=cluster, name="train", share=share, capacity=4)
-            if step_secs:
-                ids = slowed(ids, step_secs)
-            if sync:
-                train_op, optimizer = count_in_step(ids, num_records, megabytes, cluster.num_workers)
-                hooks.append(optimizer.make_session_run_hook(cluster.is_chief))
-            else:
-                train_op = counting_model(ids, num_records, megabytes, use_resource=use_resource)
-        scaffold = tf.train.Scaffold(saver=tf.train.Saver(max_to_keep=keep, sharded=sharded))
-        with session(cluster, checkpoint_dir, save_steps, hooks, by_hand=by_hand, scaffold=scaffold) as sess:
-            while not sess.should_stop():
-                if go is not None:
-                    go.acquire()
-                sess.run(train_op)
-                notes.add("stepped", 1)
     notes.add("ended")
 
 
@@ -254,52 +235,6 @@ def _bytes_of(nodes: dict[str, Any], send: Any, metadata: Any) -> int:
     return 0
 
 
-def train_in_step(
-    notes: Notes,
-    jobs: dict[str, list[str]],
-    index: int,
-    go: Any = None,
-    *,
-    num_records: int = 120,
-    streams: tuple[int, ...] = (),
-    late_news: bool = False,
-    options: dict[str, Any] | None = None,
-    session_options: dict[str, Any] | None = None,
-) -> None:
-    """A worker in synchronous training. With `streams`, each worker has a stream of so many batches.
-
-    With `late_news`, it learns that the shortest stream has ended while it looks whether it may begin the step after.
-    """
-    cluster = staging.Cluster(jobs, "worker", index, sync=True, **(options or {}))
-    source: Any = staging.sources.ArraySource(np.arange(num_records), batch_size=3, epochs=1, shuffle=True)
-    if streams:
-        source = staging.sources.GeneratorSource(lambda: iter([np.arange(3)] * streams[index]), resume="skip")
-    with tf.Graph().as_default():
-        with cluster.device_scope():
-            ids = staging.staged(source, cluster=cluster, share="own" if streams else "static", name="train")
-            weight = tf.get_variable("weight", [], initializer=tf.ones_initializer(), use_resource=False)
-            loss = weight * tf.reduce_mean(tf.cast(ids, tf.float32))
-            optimizer = tf.train.SyncReplicasOptimizer(
-                tf.train.GradientDescentOptimizer(0.001),
-                replicas_to_aggregate=cluster.num_workers,
-                total_num_replicas=cluster.num_workers,
-            )
-            step = tf.train.get_or_create_global_step()
-            train_op = optimizer.minimize(loss, global_step=step)
-            hook = optimizer.make_session_run_hook(cluster.is_chief)
-        with staging.StagingSession(cluster=cluster, hooks=[hook], **(session_options or {})) as sess:
-            notes.add("session", os.getpid())
-            if late_news:
-                delay_news(cluster.member, sync_tokens_of(sess.graph).wake, min(streams))
-            while not sess.should_stop():
-                if go is not None:
-                    go.acquire()
-                got, _ = sess.run([ids, train_op])
-                notes.add("got", got.tolist())
-        notes.add("stats", [list(each.positions) for each in sess.stats()])
-    notes.add("ended")
-
-
 def delay_news(member: Any, wake: Any, steps: int) -> None:
     """Keep news from this worker until it looks whether the round of the step after `steps` has been applied."""
     note, read, came = member.on_news, in_step.run_unwrapped, threading.Event()
@@ -355,69 +290,17 @@ class FailsAtStart(tf.train.SessionRunHook):  # type: ignore[misc]
             raise tf.errors.UnavailableError(None, None, "lost")
 
 
-def session(
-    cluster: Any,
-    checkpoint_dir: str | None,
-    save_steps: int,
-    hooks: Sequence[Any] = (),
-    *,
-    by_hand: bool,
-    scaffold: Any = None,
-) -> Any:
+def session(cluster: Any, hooks: Sequence[Any], by_hand: bool, stall_secs: float, **options: Any) -> Any:
     """A StagingSession, or the session that a TensorFlow 1 program makes."""
     if not by_hand:
-        return staging.StagingSession(
-            cluster=cluster,
-            hooks=hooks,
-            checkpoint_dir=checkpoint_dir,
-            save_checkpoint_steps=save_steps,
-            save_checkpoint_secs=None,
-            stall_secs=2.0,
-            scaffold=scaffold,
-        )
+        return staging.StagingSession(cluster=cluster, hooks=hooks, stall_secs=stall_secs, **options)
     return tf.train.MonitoredTrainingSession(
         master=cluster.target,
         is_chief=cluster.is_chief,
         config=cluster.session_config(),
-        checkpoint_dir=checkpoint_dir,
-        save_checkpoint_steps=save_steps,
-        save_checkpoint_secs=None,
         hooks=[staging.StagingHook(), *hooks],
-        scaffold=scaffold,
+        **options,
     )
-
-
-def fail_steps(notes: Notes, jobs: dict[str, list[str]], num_records: int, failures: int) -> None:
-    """The only worker of a cluster. Its first steps fail when they have their batch, and it goes on regardless."""
-    cluster = staging.Cluster(jobs, "worker", 0)
-    source = staging.sources.ArraySource(np.arange(num_records), batch_size=1, epochs=1)
-    with tf.Graph().as_default():
-        ids = staging.staged(source, cluster=cluster, share="dynamic", name="train")
-        # The element as it comes out of the area, before the step has acknowledged it.
-        with tf.control_dependencies([ids.op.inputs[0]]):
-            failing = tf.raw_ops.Assert(condition=False, data=["a step that fails"])
-        with staging.StagingSession(cluster=cluster) as sess:
-            for _ in range(failures):
-                with contextlib.suppress(tf.errors.InvalidArgumentError):
-                    sess.run([ids, failing])
-            while not sess.should_stop():
-                notes.add("got", sess.run(ids).tolist())
-
-
-def break_off(notes: Notes, jobs: dict[str, list[str]], index: int, go: Any, options: dict[str, Any]) -> None:
-    """A worker whose loop fails after two steps, and whose process then waits for `go` before it ends."""
-    cluster = staging.Cluster(jobs, "worker", index, **options)
-    source = staging.sources.ArraySource(np.arange(120), batch_size=3, epochs=1, shuffle=True, across_epochs=False)
-    with tf.Graph().as_default():
-        with cluster.device_scope():
-            ids = staging.staged(source, cluster=cluster, share="dynamic", name="train")
-            train_op = model(ids, 120)
-        with contextlib.suppress(ZeroDivisionError), staging.StagingSession(cluster=cluster) as sess:
-            for _ in range(2):
-                notes.add("got", sess.run([ids, train_op])[0].tolist())
-            raise ZeroDivisionError
-    notes.add("broken")
-    go.acquire()
 
 
 def build_more(notes: Notes, jobs: dict[str, list[str]]) -> None:

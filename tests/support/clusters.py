@@ -84,6 +84,7 @@ class TestCluster:
         addresses = free_addresses(workers + ps)
         self.jobs = {"ps": addresses[:ps], "worker": addresses[ps:]}
         self.processes: dict[str, Program] = {}
+        self._started: dict[str, Any] = {}
         self._server = server
         self._gates: list[Gate] = []
 
@@ -94,10 +95,28 @@ class TestCluster:
 
     def start(self, program: str, task: str, *arguments: Any, **options: Any) -> None:
         """Start a process that runs `program` of `cluster_programs`; `task` names its files."""
+        self._started[task] = program, arguments, options
         with tempfile.TemporaryFile() as given, (self.folder / f"{task}.log").open("ab") as log:
             pickle.dump((program, str(self.folder), task, arguments, options), given)
             given.seek(0)
             self.processes[task] = self._server.start(_PROGRAMS, stdin=given, stdout=log, stderr=log)
+
+    def start_again(self, task: str) -> None:
+        """Start a process as the last one of `task`."""
+        program, arguments, options = self._started[task]
+        self.start(program, task, *arguments, **options)
+
+    def begin(self, *permits: int, ps: dict[str, Any] | None = None, **options: Any) -> list[Gate]:
+        """Start all servers and workers, and wait until each worker has used its permits for steps."""
+        for index in range(len(self.jobs["ps"])):
+            self.start_ps(index, **(ps or {}))
+        gates = [self.gate(count) for count in permits]
+        for index, gate in enumerate(gates):
+            self.start_worker(index, gate, **options)
+        for index, count in enumerate(permits):
+            if count:
+                self.await_notes(f"worker{index}", "got", count)
+        return gates
 
     def start_ps(self, index: int = 0, **options: Any) -> None:
         self.start("serve", f"ps{index}", self.jobs, index, **options)
@@ -122,9 +141,16 @@ class TestCluster:
         lines = path.read_text(encoding="utf-8").split("\n")[:-1]
         return [value for what, value in map(json.loads, lines) if what == kind]
 
-    def got(self, task: str) -> list[int]:
-        """The records that the steps of `task` have returned."""
-        return [record for batch in self.notes(task, "got") for record in batch]
+    def got(self, *tasks: str) -> list[int]:
+        """The records that the steps of `tasks`, or of all workers, have returned, sorted."""
+        workers = tasks or [f"worker{index}" for index in range(len(self.jobs["worker"]))]
+        return sorted(record for task in workers for batch in self.notes(task, "got") for record in batch)
+
+    def raised(self, task: str) -> str:
+        """Wait until `task` has raised, and its process has ended. Return the exception."""
+        self.await_notes(task, "raised")
+        self.processes[task].wait()
+        return str(self.notes(task, "raised")[-1])
 
     def await_notes(self, task: str, kind: str, count: int = 1) -> None:
         def noted() -> bool:
@@ -198,8 +224,9 @@ class TestCluster:
         return "\n".join(f"--- {task}\n{self.log(task)[-5000:]}" for task in self.processes)
 
     def close(self) -> None:
+        """Kill what is left. May be called again."""
         for process in self.processes.values():
             process.kill()
             process.wait()
-        for gate in self._gates:
-            gate.close()
+        while self._gates:
+            self._gates.pop().close()
