@@ -59,7 +59,7 @@ def described(error: BaseException) -> bytes:
     """Pickle an exception, and its traceback and causes as text.
 
     Its constructor and its `__reduce__` are not used, as they may take other arguments than `args`. Values that cannot
-    be pickled become `Unsent`.
+    be pickled become their texts.
     """
     text = "".join(traceback.format_exception(error))
     pickled = b""
@@ -77,22 +77,6 @@ def raised(payload: bytes, worker: str) -> BaseException:
         error = pickle.loads(pickled)
     error.__cause__ = WorkerTraceback(f"in worker process '{worker}':\n{text}")
     return error
-
-
-class Unsent:
-    """Replaces a value of an exception that cannot leave its worker process. It is printed like the value."""
-
-    def __init__(self, shown: str, text: str) -> None:
-        self._shown, self._text = shown, text
-
-    def __repr__(self) -> str:
-        return self._shown
-
-    def __str__(self) -> str:
-        return self._text
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"no attribute {name!r}: the value could not be moved from the worker process")
 
 
 class _Pickler(ByValuePickler):
@@ -118,7 +102,7 @@ def _sent(value: Any) -> bytes:
         pickle.loads(pickled)
         return pickled
     except Exception:
-        return pickle.dumps(Unsent(_text(value, repr), _text(value, str)))
+        return pickle.dumps(_text(value, repr))
 
 
 def _text(value: Any, show: Any) -> str:

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import abc
-import collections
-import contextlib
-import dataclasses
 import enum
 import functools
 import importlib.util
-import operator
 import sys
 import threading
 import types
-import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any
 
 from pools import pools
 
 from staging_tf1.sources import Source
 from staging_tf1.workers.shipping import check_picklable
 
-T = TypeVar("T")
-ROW = collections.namedtuple("ROW", "unit")
 LOCAL = threading.local()
 
 
@@ -81,68 +73,20 @@ def _(key: int) -> int:
 assert dispatched(1) == 10 and recursive(5) == 50  # fills their caches
 
 
-class Decorator:
-    def __init__(self, function: Callable[[int], int]) -> None:
-        functools.update_wrapper(self, function)  # type: ignore[arg-type]
-        self.function = function
-
-    def __call__(self, key: int) -> int:
-        return self.function(key)
-
-
-@Decorator
-def decorated(key: int) -> int:
-    return key * 10
-
-
-@contextlib.contextmanager
-def ten() -> Iterator[int]:
-    yield 10
-
-
-def with_ten(key: int) -> int:
-    with ten() as unit:
-        return key * unit
-
-
 def of_this_thread(key: int) -> int:
     LOCAL.unit = 10
     return key * LOCAL.unit
 
 
-class Abstract(abc.ABC):
-    @abc.abstractmethod
-    def method(self, key: int) -> int: ...
-
-
-class Kind(Abstract):
+class Kind:
     unit = 10
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
 
-    def __call__(self, key: int) -> int:
-        return key * 10
-
     def method(self, key: int) -> int:
         with self.lock:
-            return key * self.cached_property
-
-    @functools.cached_property
-    def cached_property(self) -> int:
-        return 10
-
-    @property
-    def prop(self) -> Any:
-        return lambda key: key * 10
-
-    @staticmethod
-    def static(key: int) -> int:
-        return key * 10
-
-    @classmethod
-    def of_class(cls, key: int) -> int:
-        return key * cls.unit
+            return key * self.unit
 
     @functools.cache  # noqa: B019 (programs do)
     def cached(self, key: int) -> int:
@@ -158,11 +102,6 @@ class Kind(Abstract):
     def cached_of_class(cls, key: int) -> int:
         return key * cls.unit
 
-    def times(self, unit: int, key: int) -> int:
-        return unit * key
-
-    tens = functools.partialmethod(times, 10)
-
     @functools.singledispatchmethod
     def dispatched(self, key: Any) -> int:
         return -1
@@ -177,61 +116,11 @@ class Derived(Kind):
         return super().method(key)
 
 
-@dataclasses.dataclass(frozen=True)
-class Data:
-    unit: int = 10
-    rest: list[int] = dataclasses.field(default_factory=list)
-
-    def method(self, key: int) -> int:
-        return key * self.unit
-
-
-@dataclasses.dataclass(slots=True)
-class Slots:
-    unit: int = 10
-
-    def method(self, key: int) -> int:
-        return key * self.unit
-
-
 class Color(enum.Enum):
     TEN = 10
 
     def method(self, key: int) -> int:
         return key * self.value if self is Color.TEN and Color(10) is self else -1
-
-
-class Bits(enum.IntFlag):
-    TWO = 2
-    EIGHT = 8
-
-    def method(self, key: int) -> int:
-        return key * int(self | Bits.EIGHT)
-
-
-class Typed(NamedTuple):
-    unit: int
-
-    def method(self, key: int) -> int:
-        return key * self.unit
-
-
-class Of(Generic[T]):
-    def method(self, key: T) -> T:
-        return key * 10  # type: ignore[operator,no-any-return]
-
-
-class HasMethod(Protocol):
-    def method(self, key: int) -> int: ...
-
-
-class Has(HasMethod):
-    def method(self, key: int) -> int:
-        return key * 10
-
-
-class Dict(typing.TypedDict):
-    unit: int
 
 
 def closure(unit: int) -> Any:
@@ -258,37 +147,16 @@ KINDS: dict[str, Callable[[int], Any]] = {
     "cache of a closure": functools.cache(closure(10)),
     "uses a cached function": lambda key: cached(key),
     "singledispatch": dispatched,
-    "a class as decorator": decorated,
-    "contextmanager": with_ten,
     "thread-local": of_this_thread,
-    "partial": functools.partial(operator.mul, 10),
     "partial of a cached function": functools.partial(cached),
-    "methodcaller": operator.methodcaller("__mul__", 10),
-    "closure": closure(10),
-    "lambda": lambda key: key * 10,
     "traced": traced(),
-    "instance": Kind(),
     "method": Kind().method,
     "super": Derived().method,
-    "property": Kind().prop,
-    "staticmethod": Kind.static,
-    "classmethod": Kind.of_class,
-    "partialmethod": Kind().tens,
     "cached method": Kind().cached,
     "cached staticmethod": Kind.cached_static,
     "cached classmethod": Kind.cached_of_class,
     "singledispatchmethod": Kind().dispatched,
-    "dataclass": Data().method,
-    "dataclass with slots": Slots().method,
-    "dataclass, made there": lambda key: Data().method(key),
     "enum": Color.TEN.method,
-    "flag": Bits.TWO.method,
-    "namedtuple": functools.partial(lambda row, key: row.unit * key, ROW(10)),
-    "namedtuple, made there": lambda key: ROW(10).unit * key,
-    "NamedTuple": Typed(10).method,
-    "TypedDict": lambda key: Dict(unit=10)["unit"] * key,
-    "Generic": Of[int]().method,
-    "Protocol": Has().method,
 }
 
 MODULE = """

@@ -1,10 +1,12 @@
-"""A main program whose source raises its own exceptions in a worker process; it prints what it has caught."""
+"""A main program without a guard, whose source makes and raises what it defines; it prints what it gets."""
 
 from __future__ import annotations
 
+import enum
 import traceback
+from collections import namedtuple
 
-from test_workers import pools
+from pools import pools
 from worker_sources import Reporting
 
 
@@ -19,7 +21,19 @@ class Own(Exception):
         self.path = path
 
 
+class Pair(namedtuple("Pair", "first second")):
+    def total(self):
+        return self.first + self.second
+
+
+class Mode(enum.Enum):
+    A = 1
+    B = 2
+
+
 def make(index):
+    if index == 1:
+        return Pair(2, 3), Mode.B
     try:
         raise OSError(5, "input/output error")
     except OSError as error:
@@ -37,4 +51,5 @@ with pools(Reporting(9, make)) as (pool,):
             text = text or "".join(traceback.format_exception(type(error), error, error.__traceback__))
             cause = error.__cause__ and type(error.__cause__).__name__
             caught.append((type(error).__name__, error.args, error.path, cause))
-print({"caught": caught, "traceback": text})
+    pair, mode = pool.make(1)["x"]
+print({"kept": [type(pair) is Pair, pair.total(), mode is Mode.B], "caught": caught, "traceback": text})

@@ -61,18 +61,6 @@ class Reporting(Source):
         return {"source": "Reporting", "num_records": self._count or -1, "batch_size": 1}
 
 
-class Many(Reporting):
-    """Batch `k` is batch `number` of source `kind`, where (kind, number) is pair `k` of `wanted`."""
-
-    def __init__(self, sources: list[Source], wanted: list[tuple[int, int]]) -> None:
-        super().__init__(len(wanted))
-        self.sources, self.wanted = sources, wanted
-
-    def batch(self, index: int) -> Any:
-        kind, number = self.wanted[index]
-        return self.sources[kind].batch(number), "tensorflow" in sys.modules
-
-
 class Each(Source):
     """The first `most` batches of each of `sources`, as one component: the numbers and bytes in them."""
 
@@ -92,6 +80,7 @@ class Each(Source):
 
     def batch(self, index: int) -> Any:
         name, number = self.wanted[index]
+        assert not {"staging_tf1.workers.worker", "tensorflow"} <= sys.modules.keys(), "a worker imports TensorFlow"
         arrays = [array for _, array in copied(self.sources[name].batch(number))]
         text = b"".join(b"".join(map(_as_bytes, array.reshape(-1).tolist())) for array in arrays)
         return {"x": np.frombuffer(text, np.uint8).astype(np.int64)}
@@ -138,16 +127,6 @@ class Keeping(Reporting):
             self._kept = aligned_empty(3, np.int64)
         self._kept[:] = index
         return {"x": self._kept}
-
-
-class Texts:
-    """A map-style dataset of records with strings and numbers."""
-
-    def __len__(self) -> int:
-        return 25
-
-    def __getitem__(self, number: int) -> Any:
-        return {"text": b"x" * (number * 300), "size": number, "part": np.full((2, 3), number, np.float32)}
 
 
 def noisy(batch: Any, rng: np.random.Generator) -> Any:

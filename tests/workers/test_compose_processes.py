@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_workers import pools
-from worker_sources import Each, Squares, positive
+from pools import pools
+from worker_sources import Each, Squares, digits, noisy, positive
 
 from staging_tf1 import sources, testing
 from staging_tf1.errors import RecordFileError, SourceError
 from staging_tf1.sources import RecordSource, Source
+from staging_tf1.workers.shipping import check_picklable
 
 # Of all sources of records; so any two of them can be composed. They are 64-bit integers.
 COUNT = 23
@@ -36,6 +37,9 @@ def of_records(folder: Path) -> dict[str, RecordSource]:
         "CachedSource": sources.cached(np.arange(COUNT), folder / "cache", **OPTIONS),
         "TFRecordSource": sources.TFRecordSource(
             sources.write_tfrecords(encoded, str(folder / "n.tfrecord")), parse_fn=int, **OPTIONS
+        ),
+        "TFRecordSource, pread, cached": sources.TFRecordSource(
+            str(folder / "n.tfrecord"), parse_fn=int, access="pread", cache_bytes=200, **OPTIONS
         ),
         "a user's": Squares(COUNT, **OPTIONS),
     }
@@ -89,7 +93,9 @@ def composed(first_name: str, second_name: str, first: RecordSource, second: Rec
 def test_every_source_and_every_composition_of_two(tmp_path: Path) -> None:
     """One source has the batches of all others, because each start of processes takes a second."""
     records = of_records(tmp_path)
-    everything: dict[str, Source] = {**of_batches()}
+    unparsed = sources.TFRecordSource(str(tmp_path / "n.tfrecord"), **OPTIONS)
+    randomized = digits(shuffle=True, seed=1, transform=noisy)
+    everything: dict[str, Source] = {**of_batches(), "unparsed": unparsed, "with random numbers": randomized}
     for name, source in records.items():
         everything.update(derived(name, source))
     for (first_name, first), (second_name, second) in itertools.product(records.items(), repeat=2):
@@ -98,6 +104,8 @@ def test_every_source_and_every_composition_of_two(tmp_path: Path) -> None:
         everything.update(derived(name, pair))
         if name.startswith("concatenate"):
             everything[f"concatenate({name}, MapSource)"] = sources.concatenate([pair, records["MapSource"]])
+    for source in everything.values():
+        assert check_picklable("staged()", source) is None, "no random generator"
     each = Each(everything, 2)
     testing.assert_works_in_processes(each, max_batches=each.num_batches)
 

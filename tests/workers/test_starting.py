@@ -45,10 +45,8 @@ def source(pipe: str) -> ArraySource:
 
 
 PIPELINES: dict[str, Callable[[Any], Any]] = {
-    "one process": lambda source: staging.staged(source, num_processes=1),
     "two processes": lambda source: staging.staged(source, num_processes=2),
     "towers": lambda source: staging.staged(source, num_processes=1, devices=["/cpu:0"] * 2),
-    "queue": lambda source: staging.CustomRunner(source, num_processes=2, queue="fifo").get_inputs(),
     "shuffle queue": lambda source: staging.CustomRunner(
         source, num_processes=2, min_after_dequeue=8, capacity=16, batch_size=2
     ).get_inputs(),
@@ -56,7 +54,6 @@ PIPELINES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("kind", PIPELINES)
-@pytest.mark.slow_cases("towers", "queue")
 @pytest.mark.slow_cases(r"(?!(two processes)$).*")
 def test_a_step_that_waits_for_their_start_is_told_so(graph: Any, pipe: str, kind: str) -> None:
     batch = PIPELINES[kind](source(pipe))
@@ -73,7 +70,7 @@ def test_a_step_that_waits_for_their_start_is_told_so(graph: Any, pipe: str, kin
 
 
 @pytest.mark.parametrize("kind", PIPELINES)
-@pytest.mark.slow_cases("towers", "queue")
+@pytest.mark.slow_cases("towers")
 def test_the_verdict_is_that_they_are_starting(graph: Any, pipe: str, kind: str) -> None:
     batch = PIPELINES[kind](source(pipe))
     with staging.StagingSession() as session:

@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 import worker_sources
 from pools import pools
-from worker_sources import Many, Reporting, digits, noisy
+from worker_sources import Reporting, digits
 
 from staging_tf1 import sources
 from staging_tf1.errors import SourceError
-from staging_tf1.sources import ArrayRecordSource, MapSource, Source, TFRecordSource
 from staging_tf1.sources.aligned import is_aligned
 from staging_tf1.spec import flatten
 from staging_tf1.workers.buffers import Lent
@@ -35,81 +34,22 @@ def address_of(array: np.ndarray[Any, Any]) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def tfrecords(folder: Path) -> list[str]:
-    path = str(folder / "numbers.tfrecord")
-    sources.write_tfrecords((str(number * number).encode() for number in range(37)), path)
-    return [path]
-
-
-def all_kinds(folder: Path) -> dict[str, Source]:
-    files = tfrecords(folder)
-    records = dict(batch_size=5, shuffle=True, seed=3, epochs=2)
-    kinds: dict[str, Source] = {
-        "ArraySource": digits(),
-        "shuffled": digits(shuffle=True, seed=1),
-        "sharded": digits(shuffle=True, seed=1).shard(1, 3),
-        "with random numbers": digits(shuffle=True, seed=1, transform=noisy),
-        "memory-mapped": sources.ArraySource(np.load(_saved(folder), mmap_mode="r"), batch_size=4, epochs=1),
-        "TFRecordSource": TFRecordSource(files, **records),
-        "TFRecordSource, parsed": TFRecordSource(files, parse_fn=int, **records),
-        "TFRecordSource, pread, cached": TFRecordSource(files, access="pread", cache_bytes=200, **records),
-        "MapSource": MapSource(worker_sources.Texts(), **records),
-        "MapSource, padded": MapSource([np.arange(n) for n in range(1, 20)], collate="pad", **records),
-        "concatenated": sources.concatenate([digits(), digits(20)]),
-        "mixed": sources.mix([digits(epochs=None), digits(20, epochs=None)], [3, 1], seed=2),
-        "zipped": sources.zip_records({"a": digits(), "b": digits()}),
-        "a user's": Reporting(11),
-    }
-    try:
-        import array_record  # noqa: F401
-    except ImportError:
-        return kinds
-    paths = sources.write_array_records((str(n).encode() for n in range(30)), str(folder / "n.array_record"))
-    return {**kinds, "ArrayRecordSource": ArrayRecordSource(paths, parse_fn=int, **records)}
-
-
 def _saved(folder: Path) -> str:
     path = str(folder / "array.npy")
     np.save(path, np.arange(90).reshape(30, 3))
     return path
 
 
-def test_every_source_makes_the_same_batches_in_a_process(tmp_path: Path) -> None:
-    kinds = all_kinds(tmp_path)
-    wanted = []
-    for kind, source in enumerate(kinds.values()):
-        source.batch(0)  # opens files and fills caches here, too
-        last = (source.num_batches or 6) - 1
-        wanted += [(kind, last), (kind, 0), (kind, last // 2)]
-    many = Many(list(kinds.values()), wanted)
-    with pools(many) as (pool,):
-        for index, (kind, number) in enumerate(wanted):
-            batch, has_tensorflow = pool.make(index)
-            expected = list(kinds.values())[kind].batch(number)
-            if list(kinds)[kind] == "a user's":
-                assert batch.pop("pid") in pool.pids and expected.pop("pid") == os.getpid()
-                assert not batch.pop("has_tf") and expected.pop("has_tf") in (True, False)
-            assert not has_tensorflow
-            assert_same(batch, expected)
-
-
-def test_the_training_process_sees_the_memory_that_the_worker_wrote() -> None:
-    """64-byte boundaries, so TensorFlow copies nothing, and one base, the buffer."""
-    with pools(digits(400, transform=noisy)) as (pool,):
-        batch = pool.make(3)
-        assert {type(array.base) for array in flatten(batch)} == {Lent}
-        for array in flatten(batch):
-            assert is_aligned(array) and array.flags.writeable and type(array) is np.ndarray
-
-
 def test_a_transform_writes_into_the_buffer() -> None:
-    """The transform's array is where `aligned_empty` has put it: nothing copies it on its way."""
+    """The array is where `aligned_empty` has put it: nobody copies it on its way, also not TensorFlow."""
     with pools(Reporting(4, worker_sources.address_in_buffer)) as (pool,):
         for number in range(4):
             batch = pool.make(number)
+            array = batch["x"]
+            assert type(array.base) is Lent and is_aligned(array) and array.flags.writeable
             # The worker wrote the offset in its own mapping of the buffer.
-            offset = batch["x"].__array_interface__["data"][0] - batch["x"].base.__array_interface__["data"][0]
-            assert batch["x"][0] % mmap.PAGESIZE == offset % mmap.PAGESIZE
+            offset = address_of(array) - address_of(array.base)
+            assert array[0] % mmap.PAGESIZE == offset % mmap.PAGESIZE
 
 
 def test_a_buffer_is_used_again_when_its_batch_is_gone() -> None:

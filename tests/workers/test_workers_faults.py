@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 import worker_sources
 from load import slowdown
+from pools import pools
 from processes import state_of
-from test_workers import all_kinds, pools
 from worker_sources import Reporting, digits
 
 from staging_tf1.errors import SourceError
@@ -202,11 +202,6 @@ def test_a_random_generator_that_each_worker_would_copy_is_warned_of(rng: Any) -
     assert "Use a transform with two arguments, transform(batch, rng), or make the generator from the number" in text
 
 
-def test_sources_of_the_package_hold_no_random_generator(tmp_path: Path) -> None:
-    for source in all_kinds(tmp_path).values():
-        assert check_picklable("staged()", source) is None
-
-
 def _with_default(file: Any) -> Callable[..., Any]:
     def make(index: int, file: Any = file) -> Any:
         return file
@@ -262,59 +257,8 @@ def test_a_reply_is_never_taken_for_that_of_another_request() -> None:
             assert [int(pool.make(number)["x"][0]) for number in (6, 7, 8)] == [6, 7, 8]
 
 
-def test_what_is_defined_in_the_main_program_needs_no_guard(run_python: Any, tmp_path: Path) -> None:
-    """Also the class of an exception, which `except` must find, and those of a batch."""
-    program = tmp_path / "program.py"
-    program.write_text(_PROGRAM)
-    for arguments in ([program], ["-c", _PROGRAM]):
-        result = run_python(*arguments, env=WITH_TESTS)
-        assert (result.returncode, result.stdout) == (0, "[0, 2, 4]\nOwn 1\nTrue 2 Mode.B True\nTrue\n"), result.stderr
-
-
 _TEST_FOLDERS = [str(Path(__file__).parent), str(Path(worker_sources.__file__).parent)]
 WITH_TESTS = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *_TEST_FOLDERS])}
-_PROGRAM = """
-import enum
-import os
-from collections import namedtuple
-import numpy as np
-from test_workers import pools
-from worker_sources import Reporting
-
-class Own(Exception):
-    pass
-
-class Pair(namedtuple("Pair", "first second")):
-    def total(self):
-        return self.first + self.second
-
-class Mode(enum.Enum):
-    A = 1
-    B = 2
-
-def pair(index):
-    if index == 2:
-        raise Own(1)
-    return Pair(index, np.array(index)), Mode.B
-
-class Doubled(Reporting):
-    def batch(self, index):
-        return super().batch(index) if index else two() * np.arange(3)
-
-def two():
-    return 2
-
-with pools(Doubled(3, pair)) as (pool,):
-    print(pool.make(0).tolist())
-    try:
-        pool.make(2)
-    except Own as error:
-        print("Own", error)
-    total = Pair.total
-    made, mode = pool.make(1)["x"]
-    print(type(made) is Pair, made.total(), mode, mode is Mode.B and total is Pair.total)
-    print(not any("tensorflow" in name for name in __import__("sys").modules))
-"""
 
 
 # It ends the program without its `finally` blocks, as SIGKILL does.
@@ -335,7 +279,7 @@ def is_running(pid: int) -> bool:
 
 _DYING = """
 import os, sys, threading
-from test_workers import pools
+from pools import pools
 from test_workers_faults import wait_until
 from worker_sources import Reporting, hang_at
 from staging_tf1.workers.process import frames_for
@@ -358,7 +302,7 @@ def test_a_fork_of_the_training_process_lets_go_of_the_workers(run_python: Any) 
 
 _FORKING = """
 import os
-from test_workers import pools
+from pools import pools
 from test_workers_faults import sockets
 from worker_sources import digits
 

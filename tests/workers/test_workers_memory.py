@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import worker_sources
+from pools import pools
 from slow import examples
-from test_workers import assert_same, memory_of, pools
+from test_workers import assert_same, memory_of
 from worker_sources import Reporting
 
 from staging_tf1.errors import SourceError
