@@ -14,9 +14,6 @@ class Addresses:
 
     With other ones, the servers would get the tensors of one worker from another.
 
-    Args:
-      layout: the cluster, as this task knows it.
-
     Attributes:
       jobs: the addresses, as JSON can hold them.
     """

@@ -18,9 +18,6 @@ class Clock:
     `time.monotonic` goes on while a process is stopped. A process that was stopped could not hear the others, so that
     time does not count as their silence. A thread must call `now` every `TICK_SECS`.
 
-    Args:
-      monotonic: a clock that goes on.
-
     >>> seconds = iter([0.0, 0.5, 60.5, 61.0, 61.0])
     >>> clock = Clock(lambda: next(seconds))
     >>> [clock.now() for _ in range(3)], clock.stood_still_secs

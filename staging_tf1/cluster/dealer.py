@@ -19,14 +19,7 @@ _ROUND_SECS = 0.1
 
 
 class Dealer:
-    """Deals while the run lasts. What it knows is in the ledger and in the variable, so a restarted chief continues.
-
-    Args:
-      member: the chief.
-      pipeline: the name of the pipeline.
-      variable: the name of the variable with the acknowledged batches, on the first parameter server.
-      num_batches: how many there are; None if endless.
-    """
+    """Deals while the run lasts. What it knows is in the ledger and in the variable, so a restarted chief continues."""
 
     def __init__(self, member: Member, pipeline: str, variable: str, num_batches: int | None) -> None:
         self._member, self._run_id = member, member.run_id

@@ -37,11 +37,7 @@ class Lease:
 
 
 class Names:
-    """The names of the ledger's entries for one pipeline.
-
-    Args:
-      pipeline: the name of the pipeline.
-    """
+    """The names of the ledger's entries for one pipeline."""
 
     def __init__(self, pipeline: str) -> None:
         # Written by the chief, as are the leases: the run, and how dealing has ended.
@@ -65,14 +61,8 @@ class Names:
 class Dealing:
     """Deals out the batches of one source among the workers.
 
-    Its whole state is in `acked` and in the ledger, so another process can continue at any time.
-
-    Args:
-      names: of the entries.
-      workers: the names of the workers.
-      entries: what the ledger holds.
-      acked: read after `entries`.
-      num_batches: how many there are; None if endless.
+    Its whole state is in `acked`, which is read after the `entries` of the ledger, and in those. So another process can
+    continue at any time.
     """
 
     def __init__(

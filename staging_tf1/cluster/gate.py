@@ -17,9 +17,6 @@ class Gate:
     A run that waits for its batch may last until another worker goes on, so it counts as at rest: nothing that depends
     on the batch has happened, and while the gate is closed no batch is put.
 
-    Args:
-      clock: that of this process.
-
     Attributes:
       only_wait: whether all runs under way that take a batch still wait for it.
     """

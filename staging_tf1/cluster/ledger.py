@@ -26,10 +26,6 @@ class Ledger:
 
     Every access raises `tf.errors.OpError` if the server does not answer within seconds. The next access connects
     again.
-
-    Args:
-      target: the address of the server, "grpc://host:port".
-      device: its task, "/job:ps/task:0".
     """
 
     def __init__(self, target: str, device: str) -> None:

@@ -67,19 +67,9 @@ class SharedInput(Protocol):
 
 
 class Member:
-    """This task's part in the runs of its cluster.
-
-    Args:
-      layout: the cluster; distributed.
-      ledger: the texts that all tasks share.
-      silence_secs: seconds without a sign of life after which a task counts as gone.
-      start_secs: the same for a task that has given none yet.
-      sync: whether workers wait for each other in each step, so that news are urgent.
-      clock: the seconds in which this process runs; None makes one.
+    """This task's part in the runs of its cluster. `sync` is whether workers wait for each other in each step.
 
     Attributes:
-      ledger, silence_secs, clock: the same.
-      addresses: whether other tasks have the same ones.
       run_id: the id of the run that this task has begun, continued or joined.
       variables: the digest of the variables in the chief's graph, as of the run; None if unknown.
       fence_key: that of `take_fence`.
@@ -110,15 +100,7 @@ class Member:
         self.ledger = ledger
         secs = min(beat_secs(layout.num_workers, sync=sync), silence_secs / 4)
         self._pulse = Pulse(f"cluster:{self.task}", secs, self._beat)
-        self._servers = ServerWatch(
-            layout,
-            self.signs,
-            self.clock,
-            self._pulse,
-            silence_secs=silence_secs,
-            start_secs=start_secs,
-            beat_secs=secs,
-        )
+        self._servers = ServerWatch(layout, self.signs, self.clock, self._pulse, silence_secs, start_secs, secs)
         # A thread of its own: that of the signs waits for the ledger.
         self._ticks = Pulse("cluster:clock", TICK_SECS, lambda number: self.clock.now())
         self.addresses = Addresses(layout)

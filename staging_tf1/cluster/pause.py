@@ -123,13 +123,6 @@ def _enqueue(name: str, number: int) -> Any:
 class Pauses:
     """The pauses of a worker's cluster. The chief makes them, and the others stand still in them.
 
-    Args:
-      layout: the cluster.
-      ledger: the texts that all tasks share.
-      signs: when each task last gave a sign of life.
-      clock: that of this process.
-      silence_secs: seconds without a sign of life after which a task counts as gone.
-
     Attributes:
       gate: where the runs of this task's sessions wait in a pause.
     """

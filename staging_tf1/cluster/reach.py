@@ -28,13 +28,8 @@ def await_servers(
 ) -> None:
     """Wait until the servers of `tasks` answer. Log what it waits for.
 
-    TensorFlow itself would wait forever, without a word, when the session is created.
-
-    Args:
-      layout: the cluster.
-      tasks: the tasks.
-      patience: how long to wait.
-      clock: that of this process; None if nothing looks at it regularly.
+    TensorFlow itself would wait forever, without a word, when the session is created. `clock` is None if nothing looks
+    at it regularly.
 
     Raises:
       ClusterError: one does not answer in that time, or is another task.
@@ -100,10 +95,6 @@ def is_listening(layout: Layout, task: Task) -> bool:
 
 class Knock:
     """Looks once whether anything listens at the address of a task. In a thread: a lost machine takes seconds.
-
-    Args:
-      layout: the cluster.
-      task: the task.
 
     Attributes:
       is_answered, is_refused: whether it is known that something listens there, or that nothing does.

@@ -17,17 +17,7 @@ _SERVER_CURE = "Start {server} again, and then {task}: the chief restores the la
 
 
 class ServerWatch:
-    """Knows which parameter servers do not answer, breaks with them, and says so.
-
-    Args:
-      layout: the cluster.
-      signs: when each task last gave a sign of life.
-      clock: that of this process.
-      pulse: gives this task's signs of life. Without it, nobody notices that a server is silent.
-      silence_secs: seconds without a sign of life after which the others count this task as gone.
-      start_secs: how long to wait for a server.
-      beat_secs: the seconds between two signs of life of this task.
-    """
+    """Knows which parameter servers do not answer, breaks with them, and says so. It needs the `pulse` to notice."""
 
     def __init__(
         self,
@@ -35,7 +25,6 @@ class ServerWatch:
         signs: Signs,
         clock: Clock,
         pulse: Pulse,
-        *,
         silence_secs: float,
         start_secs: float,
         beat_secs: float,

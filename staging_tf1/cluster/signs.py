@@ -61,14 +61,9 @@ class Pulse:
 class Signs:
     """The signs of life that this task has seen in the ledger. Thread-safe.
 
-    A task is silent while this one listens and hears nothing of it. Time in which the ledger does not answer, or this
-    task does not ask, hardly counts: if its server stands still, nobody's signs arrive.
-
-    Args:
-      layout: the cluster.
-      silence_secs: seconds without a sign of life after which a task counts as gone.
-      start_secs: the same for a task that has given none yet.
-      clock: that of this process.
+    A task is gone after `silence_secs` without a sign of life, or `start_secs` if it has given none yet. It is silent
+    while this one listens and hears nothing of it. Time in which the ledger does not answer, or this task does not ask,
+    hardly counts: if its server stands still, nobody's signs arrive.
     """
 
     def __init__(self, layout: Layout, silence_secs: float, start_secs: float, clock: Clock) -> None:

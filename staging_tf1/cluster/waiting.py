@@ -24,9 +24,6 @@ class Backoff:
 
     All tasks of a cluster may wait at once, and each look costs the server. So from 100 workers on the pauses grow with
     their number, and what all of them cost does not.
-
-    Args:
-      layout: the cluster.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -65,15 +62,9 @@ def wait_until(
     waits_for: Callable[[dict[str, Any]], str | None],
     patience: Callable[[], Patience],
 ) -> dict[str, Any]:
-    """Read entries of the ledger until they are `done`, and return them.
+    """Read entries of the ledger until they are `done`, and return them. Log now and then what this task `waits_for`.
 
-    Args:
-      done: whether to return.
-      read: reads the ledger.
-      layout: the cluster, for messages.
-      clock: that of this process.
-      waits_for: what this task waits for, logged now and then; None or "" logs nothing. It may raise to end the wait.
-      patience: how long the server of the ledger may be silent.
+    `waits_for` may raise to end the wait. `patience` is how long the server of the ledger may be silent.
 
     Raises:
       ClusterError: it has been silent for longer.

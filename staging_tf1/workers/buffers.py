@@ -69,14 +69,10 @@ class Buffer:
 class Buffers:
     """All buffers of one pool. Thread-safe.
 
-    A limit bounds the batches in flight. They get memory in the order in which their numbers were drawn, so a batch
-    never waits for memory that a later one holds until it is delivered. Only a batch that outgrows its buffer may meet
-    such ones: the earliest batch may exceed the limit. No other batch may, so the excess is at most one buffer.
-
-    Args:
-      limit: the most bytes of all buffers together; 0 is no limit.
-      expected: the bytes of a batch; None if unknown.
-      pool: the pool, for messages.
+    A `limit` of bytes, 0 for none, bounds the batches in flight. They get memory in the order in which their numbers
+    were drawn, so a batch never waits for memory that a later one holds until it is delivered. Only a batch that
+    outgrows its buffer may meet such ones: the earliest batch may exceed the limit. No other batch may, so the excess
+    is at most one buffer.
 
     Attributes:
       most_bytes: the most bytes that the buffers had together.

@@ -23,11 +23,7 @@ _CURE = (
 
 
 class Deaths:
-    """The workers of a pool that have died since the last success, by what they were doing.
-
-    Args:
-      owner: the name of the pool, for messages.
-    """
+    """The workers of a pool that have died since the last success, by what they were doing."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
@@ -36,13 +32,7 @@ class Deaths:
         self._how: dict[int, str] = {}
 
     def note(self, worker: str, doing: int, exit_status: int) -> None:
-        """Count a worker that has died; the caller replaces it.
-
-        Args:
-          worker: its name.
-          doing: the number of the batch that it was making, or a constant of `setup.py`.
-          exit_status: its exit code, or minus the signal.
-        """
+        """Count a worker that has died; the caller replaces it."""
         self._counts[doing] += 1
         self._how[doing] = how = _how(exit_status)
         during = _DURING.get(doing, f"while it made batch {doing}")

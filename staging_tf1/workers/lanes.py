@@ -72,10 +72,8 @@ class Report(NamedTuple):
 class Lane:
     """One end of a socket pair, for one request at a time. Several threads may send, and one at a time receives.
 
-    Sending and receiving release the GIL while they wait.
-
-    Args:
-      end: the socket, of packets: a message is read in one call, and with its own descriptors.
+    The socket is one of packets: a message is read in one call, and with its own descriptors. Sending and
+    receiving release the GIL while they wait.
     """
 
     def __init__(self, end: socket.socket) -> None:

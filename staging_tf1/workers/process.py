@@ -31,10 +31,6 @@ _NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 class WorkerProcess:
     """A process that runs `worker.main`. It ends with this process at the latest.
 
-    Args:
-      setup: its settings.
-      shipped: the descriptor of the shipped sources.
-
     Attributes:
       name: for messages.
       lanes: one for each request that it may have at a time.

@@ -20,12 +20,7 @@ __all__ = ["Shown", "forward"]
 
 
 def forward(worker: str, lane: Callable[[], Lane | None]) -> None:
-    """Forward log records and warnings of this process to the training process.
-
-    Args:
-      worker: the name of the worker.
-      lane: returns the lane on which a thread waits for a batch; None if none does.
-    """
+    """Forward log records and warnings of this process to the training process, if a thread there waits at a `lane`."""
     logging.root.handlers[:] = [_Forwarding(worker, lane)]
 
     def show(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:

@@ -77,9 +77,6 @@ class Status:
     """What one worker is doing: the number of its batch, or a constant; and the URL that it waits for.
 
     Written by the worker; outlives it.
-
-    Args:
-      descriptor: a file of `Status.NBYTES`.
     """
 
     # A cache line for the number, and the URL.

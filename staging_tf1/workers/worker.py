@@ -29,14 +29,9 @@ __all__ = ["main"]
 
 
 def main(life: int, status: int, traces: int, shipped: int, *lanes: int) -> None:
-    """Serve requests until the training process closes a lane. All arguments are inherited descriptors.
+    """Serve requests until the training process closes a lane, or ends, which closes `life`.
 
-    Args:
-      life: the training process closes its other end when it ends.
-      status: the file of the `Status`.
-      traces: where stacks are written.
-      shipped: the sources.
-      lanes: for requests.
+    All arguments are inherited descriptors.
     """
     for descriptor in (life, traces):
         # Otherwise a program that the source starts would keep them open.
