@@ -19,7 +19,6 @@ def check(plan: Plan, outcome: Outcome, begin: list[int]) -> None:
       begin: for each tower the batches that earlier sessions have consumed, where this one goes on.
     """
     assert not outcome.threads_left, f"threads left: {outcome.threads_left}"
-    assert not outcome.child_fault, f"the forked child: {outcome.child_fault}"
     check_error(plan, outcome)
     if outcome.ended and outcome.drained and outcome.error is None:
         check_drained(plan, outcome)

@@ -12,7 +12,6 @@ from types import FrameType
 from typing import Any
 
 import tensorflow.compat.v1 as tf
-from soak.forks import Forks
 from soak.outcome import Outcome, UserError
 from soak.plan import Plan
 from soak.sources import Pace
@@ -66,8 +65,8 @@ def _nothing(number: int, frame: FrameType | None) -> None:
 class Loop:
     """Takes the steps of one session, with one thread or with several at once."""
 
-    def __init__(self, plan: Plan, rounds: list[list[int]], outcome: Outcome, way: Way, forks: Forks) -> None:
-        self._plan, self._rounds, self._outcome, self._way, self._forks = plan, rounds, outcome, way, forks
+    def __init__(self, plan: Plan, rounds: list[list[int]], outcome: Outcome, way: Way) -> None:
+        self._plan, self._rounds, self._outcome, self._way = plan, rounds, outcome, way
         self._pace = Pace(plan.step_pace, f"{plan.seed}/step")
         self._lock = threading.Lock()
         self._over = False
@@ -91,9 +90,6 @@ class Loop:
                     self._over = True
                     return
                 self._outcome.steps += 1
-            if self._forks.in_loop(number):
-                self._over = True
-                return
             try:
                 values = self._way.take(towers, number in self._plan.failing, self._plan.timeouts.get(number))
             except (tf.errors.InvalidArgumentError, tf.errors.DeadlineExceededError) as error:

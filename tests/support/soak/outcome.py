@@ -27,9 +27,6 @@ class Outcome:
     interrupted: bool = False
     recovered: bool = False
     user_error: UserError | None = None
-    # Whether a child was forked, and what it did that it should not have.
-    forked: bool = False
-    child_fault: str = ""
     # What left the session.
     error: BaseException | None = None
     stats: list[Any] = field(default_factory=list)

@@ -28,24 +28,6 @@ DAMAGES += ("index bit", "all deleted", "state cut", "state empty", "state garba
 
 
 @dataclass(frozen=True)
-class Fork:
-    """A child that the process forks once in each session."""
-
-    # "loop", before the step number `at`; or "source", as it has made the batch number `at` or a later one.
-    where: str
-    at: int
-    # What the child tries with the session, in this order.
-    uses: tuple[str, ...]
-    # How it leaves the session: by "break", "exception" or "SystemExit", or not at all ("at once"); or "goes on", as
-    # if it were the parent.
-    leaves: str
-    # How the process ends: "_exit", or "exit", by which the C library writes what is in its buffers.
-    ends: str
-    # Whether the parent waits for its end before it goes on.
-    awaited: bool
-
-
-@dataclass(frozen=True)
 class Damage:
     """What happens to the newest checkpoint between two sessions."""
 
@@ -102,7 +84,6 @@ class Plan:
     sessions: int
     # Whether each session goes on where the one before was stopped.
     resumes: bool
-    fork: Fork | None = None
     damage: Damage | None = None
 
     def __str__(self) -> str:
@@ -203,39 +184,7 @@ def draw(seed: int) -> Plan:
         sessions=choose.randint(2, 4) if resumes else choose.randint(1, 2),
         resumes=resumes,
     )
-    return dataclasses.replace(plan, fork=draw_fork(plan), damage=draw_damage(plan))
-
-
-def draw_fork(plan: Plan) -> Fork | None:
-    """The child of a plan, if it has one."""
-    choose = random.Random(f"{plan.seed}/fork")
-    # A KeyboardInterrupt within os.fork() falls into the functions that Python calls there, and is dropped by Python.
-    places = ["loop"] * (plan.stop != "interrupt") + ["source"] * (not plan.from_dataset)
-    if not places or choose.random() < 0.6:
-        return None
-    where = choose.choice(places)
-    some = ["step", "should_stop", "new", "collect", "start" if plan.way == "plain" else "stats"]
-    some += ["drain"] * (plan.way != "plain")
-    uses = choose.sample(some, choose.randint(0, 3))
-    ways_out = ["at once"]
-    if where == "source":
-        ways_out += ["goes on"]
-    elif plan.consumers == 1:
-        # Of several threads that take steps the others are gone, and the executor would wait for them.
-        ways_out += ["goes on", "break", "exception", "SystemExit"]
-    leaves = choose.choice(ways_out)
-    # In the parent, too, a MonitoredSession cannot be closed twice, nor by a feed thread, for which it waits.
-    if (plan.way != "hook" or (where, leaves) == ("loop", "at once")) and choose.random() < 0.3:
-        uses.append("close")
-    return Fork(
-        where=where,
-        # Rather early, because much can end the loop.
-        at=int(choose.random() ** 2 * (plan.records // plan.batch + 1)),
-        uses=tuple(uses),
-        leaves=leaves,
-        ends=choose.choice(["_exit", "exit"]),
-        awaited=choose.random() < 0.5,
-    )
+    return dataclasses.replace(plan, damage=draw_damage(plan))
 
 
 def draw_damage(plan: Plan) -> Damage | None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 from running import left_over
-from soak.forks import Forks
 from soak.loop import MADE_TO_FAIL, CtrlC, Loop
 from soak.outcome import Outcome
 from soak.pipelines import build
@@ -26,8 +25,8 @@ class Game:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.raised: list[Exception] = []
-        self._ctrl_c, self._forks = CtrlC(), Forks(plan)
-        source = SoakSource(plan, self.raised, interrupt=self._ctrl_c.send, fork=self._forks.in_source)
+        self._ctrl_c = CtrlC()
+        source = SoakSource(plan, self.raised, interrupt=self._ctrl_c.send)
         self.parts = build(plan, source)
         self.fails = tf.placeholder_with_default(False, [], name="fails")
         alone = [[tower] for tower in range(plan.towers)] if plan.towers > 1 else []
@@ -36,16 +35,9 @@ class Game:
         self._checks = {tuple(towers): self._check(towers) for towers in self.rounds}
         self.step = tf.train.get_or_create_global_step()
         self.advance = tf.assign_add(self.step, 1)
-        if self.writes_summaries:
-            tf.summary.scalar("step", self.step)
         # Made here, because the first session finalizes the graph.
         self.initializer = tf.global_variables_initializer()
         self.local_initializer = tf.group(tf.local_variables_initializer(), tf.tables_initializer())
-
-    @property
-    def writes_summaries(self) -> bool:
-        """Whether each step writes to the event file, which a child must not write to."""
-        return self.plan.resumes and self.plan.fork is not None
 
     def _check(self, towers: list[int]) -> Any:
         """The op that fails a step of `towers` at the moment of the plan."""
@@ -68,13 +60,11 @@ class Game:
         before = set(threading.enumerate())
         outcome = Outcome([[] for _ in self.parts], self.raised)
         try:
-            with warnings.catch_warnings(), self._ctrl_c.expected(), self._forks.judged(outcome, folder):
+            with warnings.catch_warnings(), self._ctrl_c.expected():
                 # Towers that are stopped early have a right to it.
                 warnings.simplefilter("ignore", LeftoverWarning)
-                warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
                 with WAYS[self.plan.way](self, outcome, folder) as way, self._ctrl_c.in_loop():
-                    self._forks.way = way
-                    Loop(self.plan, self.rounds, outcome, way, self._forks).run()
+                    Loop(self.plan, self.rounds, outcome, way).run()
         except (Exception, KeyboardInterrupt) as error:
             outcome.error = error
         outcome.interrupted = self._ctrl_c.sent

@@ -74,11 +74,10 @@ class SoakSource(Source):
         raised: list[Exception],
         inner: Source | None = None,
         interrupt: Callable[[], None] = lambda: None,
-        fork: Callable[[int], None] = lambda index: None,
     ) -> None:
         ids = np.arange(plan.records)
         self.inner = inner or ArraySource({"id": ids, "double": 2 * ids}, batch_size=plan.batch, epochs=1)
-        self._plan, self._raised, self._interrupt, self._fork = plan, raised, interrupt, fork
+        self._plan, self._raised, self._interrupt = plan, raised, interrupt
         self._pace = Pace(plan.source_pace, f"{plan.seed}/source")
         # Which of the batches `as_generator` gives.
         self._part = slice(None)
@@ -95,7 +94,6 @@ class SoakSource(Source):
             self._interrupt()
         batch = self.inner.batch(index)
         if self._plan.bad.isdisjoint(batch["id"].tolist()):
-            self._fork(index)
             return {name: laid_out(self._plan.layout, array) for name, array in batch.items()}
         if self._plan.fault == "misfit":
             return {**batch, "double": batch["double"].astype(np.float64)}
@@ -107,7 +105,7 @@ class SoakSource(Source):
         return self._like(self.inner.shard(index, count))
 
     def _like(self, inner: Source) -> SoakSource:
-        return SoakSource(self._plan, self._raised, inner, self._interrupt, self._fork)
+        return SoakSource(self._plan, self._raised, inner, self._interrupt)
 
     def parts(self, count: int) -> list[SoakSource]:
         """The same source for `count` generators, of which each gives every so-manieth batch."""

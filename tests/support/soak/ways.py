@@ -15,6 +15,7 @@ import staging_tf1 as staging
 
 # A step that waits longer hangs: no source here takes a hundredth of it.
 STALL_SECS = 30.0
+QUIET: dict[str, Any] = dict(log_step_count_steps=0, save_summaries_steps=0)
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,6 @@ class Way:
     take: Callable[[list[int], bool, int | None], Any]
     should_stop: Callable[[], bool]
     drain: Callable[[], None]
-    close: Callable[[], None]
-    # None in a plain session, whose pipelines `start` starts.
-    stats: Callable[[], Any] | None = None
-    start: Callable[[], Any] | None = None
     # Ends the steps of the other threads; None where there is one thread only.
     request_stop: Callable[[], None] | None = None
 
@@ -85,10 +82,6 @@ def config_of(game: Any) -> Any:
     )
 
 
-def monitored(game: Any) -> dict[str, Any]:
-    return dict(log_step_count_steps=0, save_summaries_steps=int(game.writes_summaries))
-
-
 def taking(game: Any, run: Callable[..., Any]) -> Callable[[list[int], bool, int | None], Any]:
     """Take a step with a session's `run`."""
     fetches = {}
@@ -111,12 +104,12 @@ def in_session(game: Any, outcome: Outcome, folder: str | None) -> Iterator[Way]
         config=config_of(game),
         stall_secs=STALL_SECS,
         stall_raises=True,
-        **monitored(game),
+        **QUIET,
     )
     try:
         with session as sess:
             run = sess.run if game.plan.way == "session" else by_step_fn(sess)
-            yield Way(taking(game, run), sess.should_stop, sess.drain, sess.close, sess.stats)
+            yield Way(taking(game, run), sess.should_stop, sess.drain)
     finally:
         outcome.stats = session.stats()
 
@@ -132,9 +125,7 @@ def by_step_fn(sess: Any) -> Callable[..., Any]:
 
 @contextmanager
 def by_callable(game: Any, outcome: Outcome, folder: str | None) -> Iterator[Way]:
-    session = staging.StagingSession(
-        config=config_of(game), stall_secs=STALL_SECS, stall_raises=True, **monitored(game)
-    )
+    session = staging.StagingSession(config=config_of(game), stall_secs=STALL_SECS, stall_raises=True, **QUIET)
     calls: dict[tuple[int, ...], Any] = {}
     try:
         with session as sess:
@@ -145,7 +136,7 @@ def by_callable(game: Any, outcome: Outcome, folder: str | None) -> Iterator[Way
                     calls[key] = sess.make_callable(game.fetches(towers), [game.fails])
                 return calls[key](fails)[0]
 
-            yield Way(take, sess.should_stop, sess.drain, sess.close, sess.stats)
+            yield Way(take, sess.should_stop, sess.drain)
     finally:
         outcome.stats = session.stats()
 
@@ -155,9 +146,9 @@ def with_hook(game: Any, outcome: Outcome, folder: str | None) -> Iterator[Way]:
     hook = staging.StagingHook(stall_secs=STALL_SECS, stall_raises=True)
     try:
         with tf.train.MonitoredTrainingSession(
-            checkpoint_dir=folder, hooks=[hook, *hooks_of(game, outcome)], config=config_of(game), **monitored(game)
+            checkpoint_dir=folder, hooks=[hook, *hooks_of(game, outcome)], config=config_of(game), **QUIET
         ) as sess:
-            yield Way(taking(game, sess.run), sess.should_stop, hook.drain, sess.close, hook.stats)
+            yield Way(taking(game, sess.run), sess.should_stop, hook.drain)
     finally:
         outcome.stats = hook.stats() if outcome.ended else []
 
@@ -184,8 +175,6 @@ def in_plain_session(game: Any, outcome: Outcome, folder: str | None) -> Iterato
                 take_and_ask,
                 coord.should_stop,
                 drain,
-                sess.close,
-                start=lambda: staging.start(sess, coord),
                 request_stop=coord.request_stop,
             )
         except tf.errors.OutOfRangeError:
