@@ -48,20 +48,12 @@ class Addresses:
                 self._told.pop(server, None)
 
     def check(self) -> None:
-        """Check those that parameter servers have told.
-
-        Raises:
-          ClusterError: one has others.
-        """
+        """Raise ClusterError if a parameter server has told others."""
         for message in list(self._different.values()):
             raise ClusterError(message)
 
     def check_chief(self, run: Mapping[str, Any]) -> None:
-        """Check those that the chief has told of its `run`.
-
-        Raises:
-          ClusterError: it has others.
-        """
+        """Raise ClusterError if the chief has told others of its `run`."""
         if run["cluster"] != self.jobs:
             raise ClusterError(self._differs("the chief", run, run["cluster"]))
 

@@ -400,12 +400,9 @@ def await_workers(cluster: Cluster, check: Callable[[], None]) -> None:
 
 
 def check_not_left_behind(cluster: Cluster) -> None:
-    """Check that no parameter server has been silent for too long, and wait for them if this process stood still.
+    """Raise ClusterError if a parameter server has been silent for too long; wait if this process stood still.
 
     A MonitoredSession that nobody has told otherwise would create session after session, or wait once more.
-
-    Raises:
-      ClusterError: one does not answer.
     """
     cluster.member.check_servers()
     if cluster.member.patience().reason:

@@ -210,14 +210,7 @@ class Member:
         self.addresses.note(entries)
 
     def check_layout(self, *, read: bool = False) -> None:
-        """Check that the parameter servers have the same addresses for all tasks, as far as they have told.
-
-        Args:
-          read: whether to read first what they have told.
-
-        Raises:
-          ClusterError: one has others.
-        """
+        """Raise ClusterError if a parameter server has told other addresses. With `read`, look at the ledger first."""
         if self.task.job == "ps":
             # It compares with the chief's; see `await_end`.
             return
@@ -247,11 +240,7 @@ class Member:
             self.check_layout(read=True)
 
     def check_servers(self) -> None:
-        """Check that no parameter server has been silent for longer than this task waits.
-
-        Raises:
-          ClusterError: one has.
-        """
+        """Raise ClusterError if a parameter server has been silent for longer than this task waits."""
         self._servers.check()
 
     def has_finished(self, task: Task) -> bool:
@@ -292,20 +281,12 @@ class Member:
                 return
 
     def mark_initialized(self, ready: Mapping[str, Input] | None = None) -> None:
-        """Tell the workers that the variables have their values, and that the positions of pipelines are right.
-
-        Args:
-          ready: the names of the pipelines, each with what all workers must have in common.
-        """
+        """Tell the workers that the variables have their values, and the pipelines that are `ready` their positions."""
         entries = {f"ready/{name}": {"run": self.run_id, "input": own} for name, own in (ready or {}).items()}
         self.ledger.write({**entries, "run": self._run("initialized")})
 
     def check_inputs(self, inputs: Mapping[str, Input]) -> None:
-        """Check that pipelines of a chief that continues a run have the same input as the chief before.
-
-        Raises:
-          ClusterError: one has another.
-        """
+        """Raise ClusterError if a pipeline of a chief that continues a run has another input than the chief before."""
         entries = self.ledger.read([f"ready/{name}" for name in inputs])
         for name, own in inputs.items():
             self._has_same_input(name, own, entries, "the run that is under way")
@@ -343,11 +324,7 @@ class Member:
     def await_workers(self, check: Callable[[], None] = lambda: None) -> list[Task]:
         """Wait until every other worker has finished. Return those that have not, and are silent.
 
-        Args:
-          check: called now and then; raises if the variables are lost.
-
-        Raises:
-          ClusterError: the run is over, because the first parameter server has restarted.
+        `check` is called now and then, and raises if the variables are lost, as this does if the ledger is.
         """
         next_check = self.clock.now() + _CHECK_SECS
 
@@ -376,10 +353,6 @@ class Member:
 
     def await_run(self, pipelines: Mapping[str, Input], secs: float) -> str:
         """Wait until the chief has initialized the variables and the positions. Return the id of the run.
-
-        Args:
-          pipelines: the names of the pipelines, each with what all workers must have in common.
-          secs: how long to wait.
 
         Raises:
           ClusterError: it takes longer, or the chief has another input or describes the cluster differently.
@@ -541,13 +514,7 @@ class Member:
         waits_for: Callable[[dict[str, Any]], str | None],
         names: Sequence[str] | None = None,
     ) -> dict[str, Any]:
-        """Read the ledger until `done`, and return its entries. Log now and then what this task waits for.
-
-        Args:
-          done: whether to return.
-          waits_for: what this task waits for. It may raise to end the wait.
-          names: the entries that both look at; None is all.
-        """
+        """As `wait_until`. Both functions look at the entries with `names`; None is all."""
         return self._await(done, self.read if names is None else lambda: self.ledger.read(names), waits_for)
 
     def _await(

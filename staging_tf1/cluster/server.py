@@ -53,11 +53,7 @@ def start_server(layout: Layout) -> Any:
 
 
 def check_claim(layout: Layout, server: Any) -> None:
-    """Check that the address of this task leads to `server`, which is in this process.
-
-    Raises:
-      ClusterError: it leads to another process.
-    """
+    """Raise ClusterError if the address of this task leads to another process than this one, which has `server`."""
     task = layout.task
     assert task is not None
     try:

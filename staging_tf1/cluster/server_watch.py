@@ -46,11 +46,7 @@ class ServerWatch:
         self._answered, self._still_secs = self._clock.now(), self._clock.stood_still_secs
 
     def check(self) -> None:
-        """Check that no server has been silent for longer than this task waits.
-
-        Raises:
-          ClusterError: one has.
-        """
+        """Raise ClusterError if a server has been silent for longer than this task waits."""
         task = self._layout.task
         for server in self._silent():
             silent = self._silent_secs(server)

@@ -19,11 +19,7 @@ _TOLERANCE = 1e-3
 
 
 def check_same_input(pipeline: str, own: Input, reference: Input, task: str, other: str) -> None:
-    """Check that `task` has the input `own` of a pipeline as `other`, which has `reference`.
-
-    Raises:
-      ClusterError: it has another one.
-    """
+    """Raise ClusterError unless `task` has the input `own` of a pipeline as `other`, which has `reference`."""
     for key, value in own.items():
         # Another kind of source has none of it; that is found in the fingerprint.
         theirs = reference.get(key, value)

@@ -64,6 +64,8 @@ def test_a_worker_that_ends_early_leaves_its_batches_to_the_others(two: TestClus
     assert two.got() == ALL and seen_in(model) == ONCE
 
 
+# A session made by hand begins again as in test_cluster_faults.py.
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_a_start_that_fails_gives_back_nothing_of_the_next_one(
     make_cluster: Callable[..., TestCluster], by_hand: bool

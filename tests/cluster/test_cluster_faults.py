@@ -62,7 +62,8 @@ def test_a_task_that_is_gone_for_a_while(two: TestCluster, model: str, task: str
         assert two.got() == ALL and len(two.notes(f"worker{other}", "session")) == 1
 
 
-# Static shares for a worker that is terminated, as for one that is killed.
+# With dynamic shares, test_a_worker_that_stood_still_trains_nothing_that_others_were_given has the default run.
+@pytest.mark.slow_cases("dynamic.*")
 @pytest.mark.parametrize(
     ("share", "allow_missing", "number"),
     [
@@ -176,6 +177,8 @@ def test_a_worker_that_has_finished_stays_until_the_last_save(four: TestCluster,
     assert four.wrong_batches(model, 60, 3) == []
 
 
+# In lockstep, the chief waits for the others as it does here.
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("lockstep", [False, True])
 def test_a_chief_of_two_towers_saves_after_the_others_have_ended(two: TestCluster, model: str, lockstep: bool) -> None:
     options = {"devices": 2, "by_hand": True, "staged_options": {"lockstep": lockstep}}
