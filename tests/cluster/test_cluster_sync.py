@@ -153,8 +153,10 @@ def test_no_step_begins_after_the_news_that_another_stream_has_ended(two: TestCl
 def test_a_worker_that_never_returns_ends_the_others_with_its_name(two: TestCluster) -> None:
     # Late enough for the other worker to have been let go: a step is reported once.
     options = {"sync": True, "stall_secs": 5.0, "options": {"silence_secs": 3.0}}
-    gates = two.begin(1, 4, ps={"silence_secs": 3.0}, **options)
-    gates[0].release(100)
+    two.start_ps(silence_secs=3.0)
+    two.start_worker(0, **options)
+    two.start_worker(1, two.gate(4), **options)
+    two.await_notes("worker1", "got", 4)
     # The worker that is killed waits for its next permit, and the other one for its gradients.
     two.await_log("worker0", "the step waits for the gradients of the other workers, in synchronous training")
     two.kill("worker1")
