@@ -102,11 +102,19 @@ def train(
 ) -> Result:
     """Train a classifier on `data` and test it. If `logdir` holds a checkpoint, the training resumes from it.
 
-    `on_step` is called after each step with the number of images in the batch and their mean loss. Raises LogdirError
-    if `logdir` holds the checkpoint of another model.
+    `on_step` is called after each step with the number of images in the batch and their mean loss.
+
+    Raises:
+      LogdirError: `logdir` is on a file system that TensorFlow does not know.
+      CheckpointError: it holds the checkpoint of another model.
     """
     from staging_tf1._tf import tf
 
+    try:
+        if logdir is not None:
+            folder("", "--logdir", logdir, tf.io.gfile.get_registered_schemes())
+    except ValueError as error:
+        raise LogdirError(str(error).strip()) from None
     source = staging.sources.ArraySource(
         {"image": data.x_train, "label": data.y_train},
         batch_size=batch_size,
@@ -125,7 +133,6 @@ def train(
         global_step = tf.train.get_or_create_global_step()
         train_op = tf.train.AdamOptimizer(_LEARNING_RATE).minimize(loss, global_step=global_step)
         tf.summary.scalar("loss", loss)
-        _check_checkpoint(logdir)
         step, losses, examples = [tf.size(labels), loss, train_op], [], 0
         with staging.StagingSession(checkpoint_dir=logdir) as sess:
             start = time.perf_counter()
@@ -162,28 +169,6 @@ def _by_hand(sess: Any, step: list[Any], put: Any, num_batches: int) -> Iterator
     for _ in range(num_batches - 1):
         yield sess.run([*step, put])[:-1]
     yield sess.run(step)
-
-
-def _check_checkpoint(logdir: str | None) -> None:
-    """Compare the variables by name and shape. TensorFlow's own error comes late and is long."""
-    from staging_tf1._tf import tf
-
-    if logdir is None:
-        return
-    try:
-        checkpoint = tf.train.latest_checkpoint(folder("", "--logdir", logdir, tf.io.gfile.get_registered_schemes()))
-    except ValueError as error:
-        raise LogdirError(str(error).strip()) from None
-    if checkpoint is None:
-        return
-    saved = dict(tf.train.list_variables(checkpoint))
-    for variable in tf.trainable_variables():
-        name, shape = variable.op.name, variable.shape.as_list()
-        if saved.get(name) != shape:
-            raise LogdirError(
-                f"--logdir {logdir!r} holds the checkpoint of another model: variable {name} has shape "
-                f"{saved.get(name, 'none')}, expected {shape}. Use another folder."
-            )
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -230,7 +215,10 @@ def main(argv: list[str]) -> int:
         cure = "Use the --data and --batch-size of that run, or another folder."
         complain(_PROG, f"--logdir {flags['logdir']!r} holds a run on other batches. {told} {cure}")
         return 1
-    except (CheckpointError, ClusterError, DataFileError, LogdirError) as error:
+    except CheckpointError as error:
+        complain(_PROG, f"--logdir {flags['logdir']!r}: {error}")
+        return 1
+    except (ClusterError, DataFileError, LogdirError) as error:
         complain(_PROG, error)
         return 1
     except KeyboardInterrupt:

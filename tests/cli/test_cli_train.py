@@ -173,7 +173,8 @@ def test_a_logdir_whose_checkpoints_cannot_be_found_gets_one_line(
     folder = tmp_path / "run[1]"
     assert main(["train", "--logdir", str(folder)]) == 1
     _, err = capsys.readouterr()
-    assert err.splitlines()[-1].startswith(f"staging-tf1 train: checkpoint '{folder}/model.ckpt' cannot be restored: ")
+    said = f"staging-tf1 train: --logdir '{folder}': checkpoint '{folder}/model.ckpt' cannot be restored: "
+    assert err.splitlines()[-1].startswith(said)
     assert "Traceback" not in err
 
 
@@ -186,8 +187,9 @@ def test_a_logdir_with_another_model_gets_one_line(tmp_path: Path, capsys: pytes
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines()[-1] == (
-        f"staging-tf1 train: --logdir {str(tmp_path)!r} holds the checkpoint of another model: variable "
-        f"hidden/weights has shape [3, 4], expected [64, 128]. Use another folder."
+        f"staging-tf1 train: --logdir {str(tmp_path)!r}: checkpoint '{tmp_path}/model.ckpt-1' does not fit this graph: "
+        "variable 'hidden/weights' is [3, 4] in the checkpoint, [64, 128] in the graph. Set checkpoint_dir to an empty "
+        "folder or one with checkpoints of this program, or build the graph as it was when the checkpoint was saved."
     )
     assert "Traceback" not in err
 

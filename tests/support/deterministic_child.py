@@ -23,13 +23,9 @@ STEPS = 6
 Figures = dict[str, Any]
 
 
-class Odd(ValueError):
-    """Raised for some batches, which are skipped."""
-
-
-def source(**options: Any) -> Any:
+def source() -> Any:
     """60 records in batches of 4."""
-    return staging.sources.ArraySource({"id": np.arange(60)}, batch_size=4, shuffle=True, seed=3, **options)
+    return staging.sources.ArraySource({"id": np.arange(60)}, batch_size=4, shuffle=True, seed=3)
 
 
 def stream() -> Iterator[Any]:
@@ -79,12 +75,6 @@ def shuffled_dataset() -> Any:
     return tf.data.Dataset.range(60).shuffle(60, seed=3).map(lambda x: {"id": x}).batch(4).repeat()
 
 
-def odd(batch: Any, rng: Any = None) -> Any:
-    if 7 in batch["id"]:
-        raise Odd
-    return batch
-
-
 # Ways to feed: each makes the batches of a step.
 FEEDS: dict[str, Callable[[], Any]] = {
     "staged": staged,
@@ -95,9 +85,7 @@ FEEDS: dict[str, Callable[[], Any]] = {
     "of_stream": lambda: staged(staging.sources.GeneratorSource(stream, spec={"id": tf.TensorSpec([4], tf.int64)})),
     "of_dataset": lambda: staged(shuffled_dataset()),
     "of_tensors": lambda: staged({"id": tf.random.uniform([4], seed=7, maxval=100, dtype=tf.int32)}),
-    "ignored": lambda: staged(source(transform=odd), ignored_exception_types=(Odd,)),
     "queue": lambda: queued(queue="fifo"),
-    "records": lambda: queued(queue="fifo", batch_size=3),
     "shuffle": lambda: queued(queue="shuffle", seed=9, batch_size=4),
 }
 
@@ -148,24 +136,6 @@ def monitored(folder: Path) -> Figures:
     return {"batches": _lists(got), "tags": tags}
 
 
-def repair(folder: Path) -> Figures:
-    """Steps that fail."""
-    batch = staged(capacity=2)
-    bad = tf.placeholder_with_default(False, [])
-    with tf.control_dependencies([tf.Assert(~bad, ["bad"])]):
-        fine = tf.identity(batch["id"])
-    got = []
-    with staging.StagingSession() as sess:
-        for step in range(10):
-            try:
-                got.append(sess.run([fine, batch], {bad: step % 2 == 1}))
-            except tf.errors.InvalidArgumentError:
-                continue
-        (stats,) = sess.stats()
-    # Whether a step that fails has its batch is a matter of timing.
-    return {"batches": len(got), "all": len(got) + len(stats.failed_batches) <= stats.batches}
-
-
 def cluster_of_one(folder: Path) -> Figures:
     """A cluster without other tasks."""
     cluster = staging.Cluster()
@@ -189,7 +159,7 @@ def example(folder: Path) -> Figures:
 
 WORKFLOWS: dict[str, Callable[[Path], Figures]] = {
     **{name: lambda folder, make=make: train(make(), folder) for name, make in FEEDS.items()},
-    **{each.__name__: each for each in (chained, classic, plain, monitored, repair, cluster_of_one, example)},
+    **{each.__name__: each for each in (chained, classic, plain, monitored, cluster_of_one, example)},
 }
 
 
