@@ -476,7 +476,7 @@ class Member:
             return entries
 
         # Nothing would tell them later, and the server may only stand still for a moment.
-        self._await(lambda _: True, write, lambda _: None)
+        self.await_entries(lambda _: True, lambda _: None, access=write)
 
     def await_last_save(self) -> None:
         """Wait, on a worker that has finished, until the chief has saved the last checkpoint and ended the run.
@@ -513,18 +513,13 @@ class Member:
         done: Callable[[dict[str, Any]], bool],
         waits_for: Callable[[dict[str, Any]], str | None],
         names: Sequence[str] | None = None,
+        access: Callable[[], dict[str, Any]] | None = None,
     ) -> dict[str, Any]:
-        """As `wait_until`. Both functions look at the entries with `names`; None is all."""
-        return self._await(done, self.read if names is None else lambda: self.ledger.read(names), waits_for)
+        """As `wait_until`. Both functions look at the entries with `names`, or at those of `access`; None is all."""
+        look = access or (self.read if names is None else lambda: self.ledger.read(names))
 
-    def _await(
-        self,
-        done: Callable[[dict[str, Any]], bool],
-        access: Callable[[], dict[str, Any]],
-        waits_for: Callable[[dict[str, Any]], str | None],
-    ) -> dict[str, Any]:
         def checked() -> dict[str, Any]:
-            entries = access()
+            entries = look()
             self.check_layout()
             return entries
 
