@@ -15,10 +15,9 @@ import os
 import random
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -30,97 +29,64 @@ KILLS = int(os.environ.get("STAGING_TF1_CLUSTER_KILLS", "4" if with_slow() else 
 # Normal runs use the same moments each time; a long run uses new ones.
 _MOMENTS = random.SystemRandom().randrange(10**6) if "STAGING_TF1_CLUSTER_KILLS" in os.environ else 7
 SEED = int(os.environ.get("STAGING_TF1_CLUSTER_KILL_SEED", _MOMENTS))
-WORKERS, SERVERS, BATCH, SAVE_STEPS = 2, 2, 3, 5
+WORKERS, SERVERS, BATCH, SAVE_STEPS = ("worker0", "worker1"), ("ps0", "ps1"), 3, 5
 # Steps that each worker may make from one kill to the next, and after the last one.
 STEPS, LAST_STEPS = 8, 10
 
 
-class Killed:
-    """A training run whose tasks are killed."""
-
-    def __init__(self, cluster: TestCluster, folder: Path, share: str) -> None:
-        self.cluster = cluster
-        self.batches = STEPS * KILLS + LAST_STEPS
-        self.options: dict[str, Any] = {
-            "num_records": WORKERS * BATCH * self.batches,
-            "batch_size": BATCH,
-            "checkpoint_dir": str(folder / "model"),
-            "save_steps": SAVE_STEPS,
-            "staged_options": {"share": share},
-        }
-        # With a permit for each step, no share ends before the last kill.
-        self.gates = cluster.begin(*[0] * WORKERS, **self.options)
-        self.workers = [f"worker{index}" for index in range(WORKERS)]
-        self.servers = [f"ps{index}" for index in range(SERVERS)]
-        self.kills: list[str] = []
-        self._next: list[str] = []
-
-    def let_step(self, count: int) -> None:
-        for gate in self.gates:
-            gate.release(count)
-
-    def steps_of(self, task: str) -> int:
-        """How many steps the task has made; all of them, for a parameter server."""
-        return sum(len(self.cluster.notes(each, "got")) for each in ([task] if task in self.workers else self.workers))
-
-    def check(self) -> None:
-        """Fail if a task has raised."""
-        for task in self.workers:
-            assert self.cluster.notes(task, "raised") == [], self.cluster.logs()
-
-    def kill(self, choose: random.Random) -> None:
-        """Kill a random task at a random moment, and start it again."""
-        if not self._next:
-            # Each task once, in a random order; a worker and a server alternate.
-            workers, servers = choose.sample(self.workers, WORKERS), choose.sample(self.servers, SERVERS)
-            self._next = [task for pair in zip(workers, servers, strict=True) for task in pair]
-        victim = self._next.pop()
-        steps, delay = choose.randint(1, STEPS - 2), choose.uniform(0, 0.02)
-        # In a third of the cases the kill comes while the others may still recover from the kill before.
-        soon = choose.random() < 1 / 3 and bool(self.kills)
-        if soon:
-            steps, delay = 0, choose.uniform(0, 2)
-        print(f"kill {len(self.kills) + 1}: {victim} after {steps} steps and {delay:.3f} s", flush=True)
-        before = self.steps_of(victim)
-        self.let_step(STEPS)
-
-        def has_stepped() -> bool:
-            self.check()
-            return self.steps_of(victim) >= before + steps
-
-        until(has_stepped, f"{victim} has made {steps} steps\n")
-        # The kill can hit a step, a checkpoint, a start or nothing.
-        with suppress(subprocess.TimeoutExpired):
-            self.cluster.processes[victim].wait(delay)
-        self.cluster.kill(victim)
-        self.kills.append(victim)
-        self.cluster.start_again(victim)
-
-    def finish(self) -> None:
-        """Let everybody train to the end."""
-        # With dynamic shares, one worker may get all that is left. A kill may have taken the permit of a step.
-        self.let_step(WORKERS * self.batches + KILLS)
-        self.cluster.join()
+def victims(choose: random.Random) -> Iterator[str]:
+    """Each task once, in a random order, again and again. A server and a worker alternate."""
+    while True:
+        pairs = zip(choose.sample(WORKERS, len(WORKERS)), choose.sample(SERVERS, len(SERVERS)), strict=True)
+        yield from reversed([task for pair in pairs for task in pair])
 
 
 # Each restart takes a second or two, and ten times as long on a busy machine.
 @pytest.mark.timeout(300 + 60 * KILLS)
 @pytest.mark.parametrize("share", ["static", pytest.param("dynamic", marks=long_form)])
 def test_a_cluster_trains_on_each_record_once_but_for_the_steps_in_flight(
-    make_cluster: Callable[..., TestCluster], tmp_path: Path, share: str
+    make_cluster: Callable[..., TestCluster], model: str, share: str
 ) -> None:
     print(f"STAGING_TF1_CLUSTER_KILL_SEED={SEED} STAGING_TF1_CLUSTER_KILLS={KILLS} ({share} shares)")
-    cluster, choose = make_cluster(WORKERS, SERVERS), random.Random(SEED)
-    run = Killed(cluster, tmp_path, share)
-    for _ in range(KILLS):
-        run.kill(choose)
-    run.finish()
-    run.check()
-    shares = WORKERS if share == "static" else 1
-    wrong = cluster.wrong_batches(run.options["checkpoint_dir"], run.options["num_records"], BATCH, shares)
-    print(f"{KILLS} kills, {sum(map(run.steps_of, run.workers))} steps, not seen exactly once: {wrong}")
-    servers = sum(task in run.servers for task in run.kills)
-    assert len(wrong) <= KILLS - servers and {count for _, _, count in wrong} <= {0}
+    cluster, choose = make_cluster(len(WORKERS), len(SERVERS)), random.Random(SEED)
+    batches, next_victim, kills = STEPS * KILLS + LAST_STEPS, victims(choose), list[str]()
+    records = len(WORKERS) * BATCH * batches
+    options = {"num_records": records, "batch_size": BATCH, "checkpoint_dir": model, "save_steps": SAVE_STEPS}
+    # With a permit for each step, no share ends before the last kill.
+    gates = cluster.begin(0, 0, staged_options={"share": share}, **options)
+
+    def let_step(count: int) -> None:
+        for gate in gates:
+            gate.release(count)
+
+    def steps_of(tasks: Sequence[str]) -> int:
+        """How many steps they have made. Fails if a task has raised."""
+        assert [cluster.notes(task, "raised") for task in WORKERS] == [[], []], cluster.logs()
+        return sum(len(cluster.notes(task, "got")) for task in tasks)
+
+    while len(kills) < KILLS:
+        victim = next(next_victim)
+        watched = [victim] if victim in WORKERS else WORKERS
+        steps, delay = choose.randint(1, STEPS - 2), choose.uniform(0, 0.02)
+        # In a third of the cases the kill comes while the others may still recover from the kill before.
+        if choose.random() < 1 / 3 and kills:
+            steps, delay = 0, choose.uniform(0, 2)
+        kills.append(victim)
+        print(f"kill {len(kills)}: {victim} after {steps} steps and {delay:.3f} s", flush=True)
+        before = steps_of(watched)
+        let_step(STEPS)
+        until(lambda least=before + steps, watched=watched: steps_of(watched) >= least, f"{steps} steps of {watched}\n")
+        # The kill can hit a step, a checkpoint, a start or nothing.
+        with suppress(subprocess.TimeoutExpired):
+            cluster.processes[victim].wait(delay)
+        cluster.kill(victim)
+        cluster.start_again(victim)
+    # With dynamic shares, one worker may get all that is left. A kill may have taken the permit of a step.
+    let_step(len(WORKERS) * batches + KILLS)
+    cluster.join()
+    wrong = cluster.wrong_batches(model, records, BATCH, len(WORKERS) if share == "static" else 1)
+    print(f"{KILLS} kills, {steps_of(WORKERS)} steps, not seen exactly once: {wrong}")
+    assert len(wrong) <= sum(task in WORKERS for task in kills) and {count for _, _, count in wrong} <= {0}
     if share == "static":
         for worker, number, _ in wrong:
             # The worker has begun again behind it.
