@@ -25,8 +25,6 @@ from staging_tf1.sources.stacking import rows_of
 from staging_tf1.spec import component_name, flatten, flatten_with_paths, map_structure, pack
 from staging_tf1.spec.arrays import checked_array, is_named, kind_of
 
-__all__ = ["Access", "Fetched", "access_to", "is_a", "is_keras_sequence"]
-
 _MAP_STYLE = "a dataset with __len__ and __getitem__: dataset[i] is record i"
 
 

@@ -18,8 +18,6 @@ import numpy as np
 from staging_tf1.arguments import INT64_MAX, as_int, refuse
 from staging_tf1.spec.arrays import as_numpy_dtype
 
-__all__ = ["ALIGNMENT_BYTES", "Loan", "aligned_copy", "aligned_empty", "is_aligned"]
-
 # Eigen's EIGEN_MAX_ALIGN_BYTES with AVX-512, which TensorFlow requires of memory that it does not own.
 ALIGNMENT_BYTES = 64
 

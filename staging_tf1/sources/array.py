@@ -16,8 +16,6 @@ from staging_tf1.sources.transform import Transform
 from staging_tf1.spec import ArraySpec, component_name, component_paths, flatten_up_to, pack, with_batch_dim
 from staging_tf1.spec.arrays import checked_array, describe
 
-__all__ = ["ArraySource"]
-
 
 class ArraySource(RecordSource):
     """Batches of records from arrays that share their first dimension.

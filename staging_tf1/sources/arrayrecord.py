@@ -18,8 +18,6 @@ from staging_tf1.sources.files.store import checked_timeout
 from staging_tf1.sources.serialized import Parsing, SerializedSource
 from staging_tf1.sources.transform import Transform
 
-__all__ = ["ArrayRecordSource"]
-
 
 class ArrayRecordSource(SerializedSource):
     """Batches of records from ArrayRecord files, with random access.

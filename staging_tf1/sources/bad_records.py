@@ -12,8 +12,6 @@ from absl import logging
 from staging_tf1 import arguments
 from staging_tf1.errors import SpecError, StagingError
 
-__all__ = ["BadRecords"]
-
 
 class BadRecords:
     """The records that one process has left out. Thread-safe.

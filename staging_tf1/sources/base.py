@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 from staging_tf1 import arguments
 from staging_tf1.spec import bytes_per_batch
 
-__all__ = ["Source", "StreamSource", "check_parsed"]
-
 
 class _OnRecords:
     """A method that only sources with numbered records have. On other sources it raises and says so."""

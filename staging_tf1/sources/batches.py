@@ -23,8 +23,6 @@ from staging_tf1.sources.selection import Chosen, Records, digest
 from staging_tf1.sources.spans import NO_SPANS, Spans
 from staging_tf1.sources.transform import Transform, batch_rng, wants_rng
 
-__all__ = ["Arrangement", "Batches", "Layout", "Memo", "Options"]
-
 # How records whose sizes differ become a batch.
 Layout = Padding | RaggedRows
 # A batch gathers its part of each epoch separately.

@@ -6,8 +6,6 @@ from typing import Any
 
 from staging_tf1.sources.records import RecordSource
 
-__all__ = ["can_be_sliced", "full_batches", "has_blocks", "read_block"]
-
 # No kernel slices a block of more dimensions.
 _MOST_DIMS = 8
 

@@ -24,8 +24,6 @@ from staging_tf1.sources.stacking import stack_records
 from staging_tf1.sources.transform import Transform
 from staging_tf1.spec import ArraySpec, pack, with_batch_dim
 
-__all__ = ["CachedSource", "cached"]
-
 
 def cached(
     data: Any,

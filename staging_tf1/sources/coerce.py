@@ -16,8 +16,6 @@ from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_pa
 from staging_tf1.spec.arrays import kind_of
 from staging_tf1.spec.composite import is_composite_spec
 
-__all__ = ["as_source", "check_spec", "is_nest_of_arrays", "source_from"]
-
 
 def as_source(value: Any) -> Source | StreamSource:
     """Make a source from anything that yields batches.

@@ -22,8 +22,6 @@ from staging_tf1.sources.spans import checked_spans
 from staging_tf1.sources.transform import Transform
 from staging_tf1.sources.weighted import balancing, sampling
 
-__all__ = ["Composable"]
-
 _Source = TypeVar("_Source", bound="Composable")  # typing.Self came with Python 3.11
 
 

@@ -17,8 +17,6 @@ from staging_tf1.sources.parts import Combination, agreed_options, check_same_sp
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.spec import flatten, pack, with_batch_dim
 
-__all__ = ["Concatenation", "concatenate"]
-
 
 def concatenate(sources: Iterable[RecordSource]) -> RecordSource:
     """Make one source of all records of several sources: first those of the first one, and so on.

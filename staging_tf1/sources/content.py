@@ -11,8 +11,6 @@ import numpy as np
 
 from staging_tf1.spec import flatten_with_paths
 
-__all__ = ["Content", "content_of_columns", "content_of_items"]
-
 # By component: a hash of integers and texts; the sums of floats, which another machine may round in another way.
 Content = dict[str, tuple[str, list[float]]]
 

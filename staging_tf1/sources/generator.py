@@ -19,8 +19,6 @@ from staging_tf1.spec import as_leaf_spec, flatten_with_paths, infer_spec, map_s
 from staging_tf1.spec.arrays import is_of_tensorflow, kind_of
 from staging_tf1.spec.conform import Conformer
 
-__all__ = ["GeneratorSource"]
-
 
 class GeneratorSource(StreamSource):
     """Batches from a generator, with the batch dimension first.

@@ -26,8 +26,6 @@ from staging_tf1.spec.arrays import as_array, is_named
 from staging_tf1.spec.composite import as_composite, is_composite
 from staging_tf1.spec.conform import conform
 
-__all__ = ["GrainIterSource", "GrainMapSource", "GrainSource", "is_grain"]
-
 # States kept per source. More than the number of batches ever read ahead of the training step.
 _STATES_KEPT = 1024
 

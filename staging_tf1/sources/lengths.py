@@ -16,8 +16,6 @@ from staging_tf1.sources.order import Order
 from staging_tf1.sources.permutation import mix_int, permute
 from staging_tf1.sources.selection import Chosen, digest, one_per_record
 
-__all__ = ["Grouping", "checked_lengths", "grouped"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Grouping:

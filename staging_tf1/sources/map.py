@@ -29,8 +29,6 @@ from staging_tf1.sources.stacking import aligned_batch, record_specs, stack_colu
 from staging_tf1.sources.transform import Transform
 from staging_tf1.spec import component_name, component_spec, flatten, flatten_with_paths, pack, with_batch_dim
 
-__all__ = ["MapSource"]
-
 # How many records are collated one by one, to find the dimensions that vary.
 _COMPARED = 4
 # The layouts that `collate` names.

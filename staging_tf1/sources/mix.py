@@ -20,8 +20,6 @@ from staging_tf1.sources.permutation import SORTED_RECORDS, mix64, mix_int, perm
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.selection import Chosen
 
-__all__ = ["Mixture", "mix"]
-
 _CALLER = "mix()"
 # How many chunks of the order are computed at once, in up to 5 ms.
 _MOST_CHUNKS = 4

@@ -18,8 +18,6 @@ import numpy as np
 from staging_tf1.arguments import index_below
 from staging_tf1.sources.permutation import permute
 
-__all__ = ["CHUNK", "Order", "Piece", "Schedule", "count_of", "numbers_of"]
-
 # How many places are computed at once, in 0.2 to 0.8 ms. A quarter would take nearly as long, because of numpy's
 # overhead per call.
 CHUNK = 16384

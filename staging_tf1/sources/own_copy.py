@@ -11,8 +11,6 @@ import numpy as np
 from staging_tf1.spec.ragged import RaggedValue
 from staging_tf1.spec.sparse import SparseValue
 
-__all__ = ["own_copy"]
-
 # Values of these types cannot be changed in place.
 _UNCHANGING = frozenset({bool, int, float, complex, str, bytes, type(None)})
 

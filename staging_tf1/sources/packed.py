@@ -27,8 +27,6 @@ from staging_tf1.sources.stacking import record_arrays, record_specs, refuse_emp
 from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_up_to, named_by_path, pack
 from staging_tf1.spec.arrays import describe
 
-__all__ = ["Packed", "packed_rows"]
-
 _CALLER = "packed()"
 # How many consecutive records are packed together. A larger block pads less, but mixes distant records in a row.
 _BLOCK = 4096

@@ -16,8 +16,6 @@ from staging_tf1.sources.stacking import record_arrays, record_specs, refuse_emp
 from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_up_to, named_by_path, pack
 from staging_tf1.spec.arrays import as_array, describe
 
-__all__ = ["Padding"]
-
 _Array = np.ndarray[Any, Any]
 _TO = "None, a size, a tuple of them, or a dict of these by component"
 _CALLER = "pad()"

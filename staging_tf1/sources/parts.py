@@ -18,8 +18,6 @@ from staging_tf1.spec import component_name, flatten_with_paths
 from staging_tf1.spec.arrays import describe
 from staging_tf1.spec.composite import is_composite_spec
 
-__all__ = ["Combination", "agreed_options", "check_part", "check_plain", "check_same_specs", "listed_parts"]
-
 # The deepest nesting of combinations. Each level takes about ten of the thousand nested calls that Python allows.
 _DEEPEST = 64
 _SOURCES = "a list of sources with numbered records, such as ArraySource, TFRecordSource or MapSource"

@@ -20,8 +20,6 @@ import numpy as np
 
 from staging_tf1.sources.permutation import mix64, mix_int
 
-__all__ = ["Pattern", "proportions", "records_without_repetition"]
-
 # The denominator of the finest share. Also the places of all tables together, which are drawn in 0.1 s.
 _FINEST = 16384
 # The places of one table, unless the shares need more.

@@ -18,8 +18,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["SORTED_RECORDS", "hashed", "mix64", "mix_int", "permute"]
-
 # Sorting this many hashes takes 0.1 ms. The value is part of the order: changing it reorders resumed runs.
 SORTED_RECORDS = 4096
 

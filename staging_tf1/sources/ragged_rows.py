@@ -17,8 +17,6 @@ from staging_tf1.spec.arrays import as_array, describe, is_plain, kind_of
 from staging_tf1.spec.composite import as_composite, is_composite
 from staging_tf1.spec.ragged import RaggedSpec, RaggedValue
 
-__all__ = ["RaggedPlan", "RaggedRows"]
-
 _CALLER = "ragged()"
 # A numpy array has at most 32 dimensions, one of which is the batch.
 _MOST = 31

@@ -25,8 +25,6 @@ from staging_tf1.sources.stacking import rows_of
 from staging_tf1.sources.transform import Transform, hand_over, output_spec, own_batch
 from staging_tf1.spec import component_name, flatten, flatten_with_paths
 
-__all__ = ["RecordSource"]
-
 # Entries of a fingerprint that do not describe the records.
 _NOT_OF_RECORDS = frozenset(
     "source num_records batch_size shuffle seed drop_remainder across_epochs epochs shard_index shard_count "

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 from staging_tf1.sources.order import Schedule
 
-__all__ = ["BY_BATCHES", "DATA_SERVICE", "LEFT_OUT", "Carried", "carried_over", "completed", "order_of"]
-
 # Part of the fingerprint of sources that distribute whole batches in rotation: batch `k` of `n` goes to shard `k % n`.
 BY_BATCHES = {"dealt": "batches"}
 

@@ -18,20 +18,6 @@ from staging_tf1 import arguments
 from staging_tf1.sources.order import numbers_of
 from staging_tf1.sources.permutation import hashed, mix64, mix_int
 
-__all__ = [
-    "Chosen",
-    "Records",
-    "Selection",
-    "digest",
-    "hashed_keys",
-    "label_codes",
-    "one_per_record",
-    "selected",
-    "split_by_key",
-    "split_evenly",
-    "stretch",
-]
-
 Records = np.ndarray[Any, Any] | slice
 
 

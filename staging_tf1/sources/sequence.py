@@ -18,8 +18,6 @@ from staging_tf1.sources.stacking import aligned_batch
 from staging_tf1.sources.transform import Transform
 from staging_tf1.spec import bytes_per_batch, flatten, infer_spec, with_batch_dim
 
-__all__ = ["SequenceSource"]
-
 
 class SequenceSource(RecordSource):
     """The batches of an object with `__len__` and `__getitem__` whose elements are batches.

@@ -25,8 +25,6 @@ from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_pa
 from staging_tf1.spec.arrays import as_array
 from staging_tf1.spec.composite import as_composite, is_composite
 
-__all__ = ["Parsing", "SerializedFiles", "SerializedSource"]
-
 
 class SerializedFiles(Protocol):
     """The records of one or more files, with consecutive numbers across files. Thread-safe."""

@@ -12,8 +12,6 @@ from staging_tf1 import arguments
 from staging_tf1.errors import StagingError
 from staging_tf1.sources.base import Source
 
-__all__ = ["NO_SPANS", "Spans", "checked_spans", "end_of", "next_kept", "shortened"]
-
 # After so many batches without a record, and two epochs, an endless source is taken to have none.
 _MOST_EMPTY = 10_000
 # Characters of spans in a message.

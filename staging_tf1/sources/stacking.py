@@ -24,18 +24,6 @@ from staging_tf1.spec import (
 from staging_tf1.spec.arrays import as_array, checked_array, describe, is_plain, kind_of
 from staging_tf1.spec.composite import as_composite, is_composite
 
-__all__ = [
-    "aligned_batch",
-    "no_dtype",
-    "record_arrays",
-    "record_specs",
-    "refuse_empty_list",
-    "rows_of",
-    "stack_columns",
-    "stack_records",
-    "take_rows",
-]
-
 # The dtypes to which numpy converts Python numbers without loss.
 _EXACT = {int: np.dtype(np.int64), float: np.dtype(np.float64), bool: np.dtype(np.bool_)}
 

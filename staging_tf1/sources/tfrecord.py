@@ -16,8 +16,6 @@ from staging_tf1.sources.files.tfrecord_read import RecordFiles
 from staging_tf1.sources.serialized import Parsing, SerializedSource
 from staging_tf1.sources.transform import Transform
 
-__all__ = ["TFRecordSource"]
-
 
 class TFRecordSource(SerializedSource):
     """Batches of records from TFRecord files, with random access.

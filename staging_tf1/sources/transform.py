@@ -21,8 +21,6 @@ from staging_tf1.spec import component_spec, flatten, flatten_with_paths, map_st
 from staging_tf1.spec.arrays import checked_array, is_plain
 from staging_tf1.spec.composite import as_composite, is_composite
 
-__all__ = ["Transform", "batch_rng", "hand_over", "output_spec", "own_batch", "wants_rng"]
-
 Transform = Callable[[Any], Any] | Callable[[Any, np.random.Generator], Any]
 
 

@@ -17,8 +17,6 @@ from staging_tf1.sources.order import Order
 from staging_tf1.sources.permutation import hashed, mix64, mix_int
 from staging_tf1.sources.selection import Chosen, digest, label_codes, one_per_record
 
-__all__ = ["Sampling", "balancing", "sampling"]
-
 # The precision of a float64 between 0 and 1.
 _BITS = 53
 

@@ -14,8 +14,6 @@ from staging_tf1.sources.parts import Combination, agreed_options, check_part, c
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.spec import flatten, flatten_with_paths, is_structure, map_structure, named_by_path, pack
 
-__all__ = ["Zipped", "zip_records"]
-
 _CALLER = "zip_records()"
 
 

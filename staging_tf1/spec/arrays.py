@@ -28,20 +28,6 @@ import numpy as np
 
 from staging_tf1.errors import SpecError
 
-__all__ = [
-    "as_array",
-    "as_numpy_dtype",
-    "checked_array",
-    "describe",
-    "fits",
-    "is_named",
-    "is_of_tensorflow",
-    "is_plain",
-    "is_plain_list",
-    "kind_of",
-    "leaves_of",
-]
-
 # Tensor types that numpy gets from ml_dtypes. Which of them TensorFlow supports depends on its release.
 _ML_DTYPES = frozenset(
     "bfloat16 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float4_e2m1fn "

@@ -15,16 +15,6 @@ from staging_tf1.spec.arrays import is_named
 from staging_tf1.spec.ragged import RaggedSpec, RaggedValue
 from staging_tf1.spec.sparse import SparseSpec, SparseValue
 
-__all__ = [
-    "Composite",
-    "CompositeSpec",
-    "arrays_of",
-    "as_composite",
-    "composite_spec",
-    "is_composite",
-    "is_composite_spec",
-]
-
 Composite = RaggedValue | SparseValue
 CompositeSpec = RaggedSpec | SparseSpec
 

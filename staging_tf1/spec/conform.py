@@ -14,8 +14,6 @@ from staging_tf1.spec.composite import CompositeSpec, arrays_of, as_composite, i
 from staging_tf1.spec.ragged import RaggedSpec, RaggedValue, ragged_of_rows
 from staging_tf1.spec.sparse import SparseSpec
 
-__all__ = ["Conformer", "conform", "each_component"]
-
 _TF_SPEC = {RaggedSpec: "tf.RaggedTensorSpec", SparseSpec: "tf.SparseTensorSpec"}
 _CURES = {
     RaggedSpec: "Pass a list of rows, a tf.compat.v1.ragged.RaggedTensorValue, or sources.RaggedValue.from_rows(rows).",

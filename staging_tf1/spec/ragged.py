@@ -13,8 +13,6 @@ from staging_tf1.arguments import refuse, whole
 from staging_tf1.errors import SpecError
 from staging_tf1.spec.arrays import as_array, as_numpy_dtype, as_shape, describe, fits, kind_of
 
-__all__ = ["RaggedSpec", "RaggedValue", "ragged_of_rows"]
-
 # Ragged dimensions of one component. A numpy array has at most 32 dimensions.
 _MOST_RANKS = 31
 _REBUILD = "Row k holds flat_values[row_splits[k]:row_splits[k + 1]]. RaggedValue.from_rows(rows) computes the splits."

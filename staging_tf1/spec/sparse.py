@@ -11,8 +11,6 @@ import numpy as np
 from staging_tf1.errors import SpecError
 from staging_tf1.spec.arrays import as_array, as_numpy_dtype, as_shape, describe, fits
 
-__all__ = ["SparseSpec", "SparseValue"]
-
 _SORT = "Sort indices and values by row, then by column: order = np.lexsort(indices.T[::-1])."
 
 

@@ -16,8 +16,6 @@ from staging_tf1._tf import eager_mode, fast_callable, tf
 from staging_tf1.errors import SpecError
 from staging_tf1.spec import ArraySpec, component_name, flatten_with_paths, map_structure, pack
 
-__all__ = ["Elements"]
-
 # The bytes of records that are fetched at once, and the most records.
 _BYTES_AT_ONCE, _MOST_AT_ONCE = 4 << 20, 256
 # The size that a string counts as. It is unknown, and may be that of an image or a document.

@@ -22,8 +22,6 @@ from staging_tf1.sources.files.local_copies import LocalCopies
 from staging_tf1.sources.files.many_files import OpenFile, OpenFiles, RecordNumbers
 from staging_tf1.sources.files.remote import RemoteFile
 
-__all__ = ["ArrayRecordFiles", "array_record_module", "is_array_record"]
-
 # Readahead suits sequential reads. With random access it would read megabytes per record.
 _OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 _BUFFER_BYTES = 32_768

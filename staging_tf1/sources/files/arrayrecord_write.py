@@ -9,8 +9,6 @@ from typing import Any
 from staging_tf1.sources.files.arrayrecord_read import array_record_module
 from staging_tf1.sources.files.record_write import Output, write_records
 
-__all__ = ["ARRAY_RECORD_SUFFIXES", "write_array_records"]
-
 ARRAY_RECORD_SUFFIXES = (".array_record", ".arrayrecord")
 
 # Older releases of array-record default to groups of 65,536 records. Reading one record decompresses its whole group.

@@ -13,8 +13,6 @@ import numpy as np
 
 from staging_tf1.errors import SpecError
 
-__all__ = ["encode_example", "feature_text", "storage_kind"]
-
 
 def storage_kind(array: np.ndarray[Any, Any]) -> str:
     """Return how rows of `array` are stored: "bytes", "float", "int64", or "raw": a uint8 row as one string.

@@ -12,8 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-__all__ = ["ReadFile", "changed_files", "file_list"]
-
 # The path of a file, and how many records it has.
 ReadFile = tuple[str, int]
 

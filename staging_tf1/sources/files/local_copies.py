@@ -14,8 +14,6 @@ from staging_tf1.progress import SILENT_SECS, progress_bar
 from staging_tf1.replacing import replacing_path
 from staging_tf1.sources.files.remote import RemoteFile
 
-__all__ = ["LocalCopies"]
-
 _SUFFIX = ".copy"
 
 _Result = TypeVar("_Result")

@@ -13,8 +13,6 @@ import numpy as np
 from staging_tf1.errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources.files.os_errors import change_of, cure_of
 
-__all__ = ["OpenFile", "OpenFiles", "RecordNumbers"]
-
 # Well below the usual limit of 1,024 open files per process.
 _FILES_OPEN = 128
 

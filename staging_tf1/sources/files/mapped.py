@@ -10,8 +10,6 @@ import numpy as np
 
 from staging_tf1.errors import RecordFileError
 
-__all__ = ["MappedFile", "file_of", "identity_of"]
-
 
 def file_of(array: Any) -> np.memmap[Any, Any] | None:
     """Return the `np.memmap` of a file that holds an array; None if there is none, or it has private changes."""

@@ -9,8 +9,6 @@ import os
 from staging_tf1.arguments import kind_of_file
 from staging_tf1.errors import RecordFileError
 
-__all__ = ["change_of", "check_regular", "cure_of", "cure_of_writing"]
-
 _TOO_MANY = {
     errno.EMFILE: "Raise the limit of open files of this process: ulimit -n, or resource.setrlimit.",
     errno.ENFILE: "The system has too many open files: end other programs, or raise fs.file-max.",

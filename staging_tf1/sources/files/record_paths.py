@@ -13,8 +13,6 @@ from staging_tf1.sources.files.remote import RemoteFile, resolved
 from staging_tf1.sources.files.store import TIMEOUT_SECS
 from staging_tf1.sources.files.tfrecord_index import INDEX_SUFFIX, UNPACKED_SUFFIX
 
-__all__ = ["local_files", "matching_files"]
-
 
 def matching_files(owner: str, files: Any, timeout_secs: float | None = TIMEOUT_SECS) -> list[str | RemoteFile]:
     """Resolve a path, URL or glob, or several. The matches of a glob are sorted by name.

@@ -22,8 +22,6 @@ from staging_tf1.spec.arrays import as_array
 # File names have five digits for the number of the shard.
 _MOST_SHARDS = 99_999
 
-__all__ = ["Output", "load_npz", "shard_names", "write_records"]
-
 # Writes one file of the output from its name, its records, and the progress bar to update.
 WriteFile = Callable[["Output", str, Iterable[bytes], Any], None]
 

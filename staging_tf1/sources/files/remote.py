@@ -19,8 +19,6 @@ from typing import Any, TypeVar
 from staging_tf1.errors import RecordFileError
 from staging_tf1.sources.files.store import TIMEOUT_SECS, SlowError, Store, failure, open_driver, retried, submitted
 
-__all__ = ["RemoteFile", "note_reads", "resolved", "url_read_by", "versions_of"]
-
 # A request may take a second longer for each MiB that is read at the same time.
 _BYTES_PER_SEC = 1 << 20
 # A listing consists of many requests.

@@ -17,8 +17,6 @@ import numpy as np
 
 from staging_tf1.errors import CorruptRecordError
 
-__all__ = ["FOOTER_BYTES", "FRAMING_BYTES", "HEADER_BYTES", "masked_crcs", "plain_header", "scan"]
-
 HEADER_BYTES = 12
 FOOTER_BYTES = 4
 FRAMING_BYTES = HEADER_BYTES + FOOTER_BYTES

@@ -28,15 +28,6 @@ from staging_tf1.sources.files.remote import RemoteFile
 from staging_tf1.sources.files.tfrecord_frames import scan
 from staging_tf1.sources.files.tfrecord_unpack import is_compressed, unpacked
 
-__all__ = [
-    "INDEX_SUFFIX",
-    "UNPACKED_SUFFIX",
-    "RecordIndex",
-    "index_file",
-    "open_index",
-    "save_index",
-]
-
 INDEX_SUFFIX = ".index.npy"
 UNPACKED_SUFFIX = ".unpacked"
 

@@ -16,8 +16,6 @@ from staging_tf1.sources.files.remote import RemoteFile
 from staging_tf1.sources.files.tfrecord_frames import FOOTER_BYTES, FRAMING_BYTES, HEADER_BYTES, masked_crcs
 from staging_tf1.sources.files.tfrecord_index import UNPACKED_SUFFIX, RecordIndex
 
-__all__ = ["RecordFiles"]
-
 _EIGHT = np.arange(8)
 _FOUR = np.arange(4, 0, -1)
 

@@ -12,8 +12,6 @@ from typing import IO, Any
 from staging_tf1.errors import CorruptRecordError
 from staging_tf1.sources.files.tfrecord_frames import HEADER_BYTES, plain_header
 
-__all__ = ["is_compressed", "unpacked"]
-
 _EITHER_FORMAT = 32 + zlib.MAX_WBITS  # makes zlib detect whether a stream is gzip or zlib
 _ZSTD = b"\x28\xb5\x2f\xfd"  # the first bytes of a zstd frame
 # Bytes 1 to 3 of a frame without data, which readers skip. Byte 0 is from 0x50 to 0x5f.

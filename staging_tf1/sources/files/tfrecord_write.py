@@ -15,8 +15,6 @@ from staging_tf1.sources.files.record_write import Output, write_records
 from staging_tf1.sources.files.tfrecord_frames import FRAMING_BYTES, masked_crcs
 from staging_tf1.sources.files.tfrecord_index import RecordIndex, index_file, save_index
 
-__all__ = ["write_tfrecords"]
-
 # Checksums of this many records are computed at once.
 _BATCH = 256
 
