@@ -7,64 +7,24 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from staging_tf1 import arguments
-from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
+from staging_tf1.errors import RecordFileError, SpecError
 from staging_tf1.sources.aligned import aligned_copy, aligned_empty
 from staging_tf1.sources.bad_records import BadRecords
 from staging_tf1.sources.batches import Options
 from staging_tf1.sources.files.file_list import ReadFile
-from staging_tf1.sources.files.remote import RemoteFile, versions_of
+from staging_tf1.sources.files.many_files import Errors, SerializedFiles
+from staging_tf1.sources.files.remote import versions_of
 from staging_tf1.sources.order import Piece, count_of, numbers_of
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.stacking import stack_records
 from staging_tf1.spec import ArraySpec, component_name, flatten, flatten_with_paths, map_structure, pack
 from staging_tf1.spec.arrays import as_array
 from staging_tf1.spec.composite import as_composite, is_composite
-
-
-class SerializedFiles(Protocol):
-    """The records of one or more files, with consecutive numbers across files. Thread-safe."""
-
-    @property
-    def num_records(self) -> int:
-        """Records in all files."""
-
-    @property
-    def paths(self) -> list[str]:
-        """The files, in order."""
-
-    @property
-    def counts(self) -> list[int]:
-        """Records in each file."""
-
-    @property
-    def remote(self) -> list[RemoteFile]:
-        """Those that are read from a store, in order."""
-
-    def first_length(self) -> int:
-        """Return the number of bytes in the first readable record."""
-
-    def describe(self, record: int) -> str:
-        """Name record number `record`, for messages."""
-
-    def read(self, records: np.ndarray[Any, Any]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
-        """Read records by number, int64 [n].
-
-        Returns their bytes, in this order, and the errors of corrupt records by row.
-        Raises RecordFileError if a file cannot be read, or has changed.
-        """
-
-    def read_rows(
-        self, records: np.ndarray[Any, Any], length: int
-    ) -> tuple[np.ndarray[Any, Any], dict[int, CorruptRecordError]]:
-        """Read records of `length` bytes into a new aligned uint8 matrix [n, length]. See `read`.
-
-        Raises SpecError if a record has another length.
-        """
 
 
 class Parsing(NamedTuple):
@@ -170,7 +130,6 @@ class SerializedSource(RecordSource):
         return versions_of(self._files.remote)
 
     def record_spec(self, batch_dim: int | None) -> Any:
-        """Return the spec of serialized or parsed records. See `RecordSource.record_spec`."""
         if self._as_uint8:
             return ArraySpec((batch_dim, self._length), np.dtype(np.uint8), "serialized")
         if self._parse is None:
@@ -192,7 +151,6 @@ class SerializedSource(RecordSource):
         raise RecordFileError(f"{self._owner}: all {self.num_records} records are corrupt.")
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
-        """Read records, parsed if `parse_fn` was passed. See `RecordSource.gather`."""
         if self._as_uint8:
             return self._rows(numbers_of(records))
         numbers, intact = self._records(numbers_of(records))
@@ -233,7 +191,6 @@ class SerializedSource(RecordSource):
 
     @functools.cached_property
     def _length(self) -> int:
-        """Bytes in the first record of all files."""
         return self._files.first_length()
 
     def _rows(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -243,7 +200,7 @@ class SerializedSource(RecordSource):
         self._note(errors, numbers)
         return aligned_copy(np.delete(rows, list(errors), axis=0))
 
-    def _note(self, errors: dict[int, CorruptRecordError], numbers: np.ndarray[Any, Any]) -> None:
+    def _note(self, errors: Errors, numbers: np.ndarray[Any, Any]) -> None:
         """Count corrupt records, or raise the error of the first."""
         if not self._skip_corrupt:
             raise errors[min(errors)]
@@ -279,7 +236,6 @@ def _copied(leaf: Any) -> Any:
 
 
 def _parsed_spec(record: Any, batch_dim: int | None) -> Any:
-    """Return the spec of batches of parsed records like `record`."""
     leaves = []
     for path, leaf in flatten_with_paths(record):
         array = as_array(leaf, None, f"parse_fn: {component_name(path)}")

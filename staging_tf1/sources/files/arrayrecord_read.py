@@ -16,10 +16,17 @@ from typing import Any
 import numpy as np
 
 from staging_tf1.arguments import cache_dir, scheme_of
-from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
-from staging_tf1.sources.aligned import aligned_empty
+from staging_tf1.errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources.files.local_copies import LocalCopies
-from staging_tf1.sources.files.many_files import OpenFile, OpenFiles, RecordNumbers
+from staging_tf1.sources.files.many_files import (
+    Errors,
+    Finish,
+    OpenFile,
+    OpenFiles,
+    SerializedFiles,
+    as_rows,
+    odd_length,
+)
 from staging_tf1.sources.files.remote import RemoteFile
 
 # Readahead suits sequential reads. With random access it would read megabytes per record.
@@ -50,8 +57,8 @@ def is_array_record(path: str | RemoteFile) -> bool:
         return False
 
 
-class ArrayRecordFiles:
-    """The records of several ArrayRecord files, with consecutive numbers across files. Thread-safe.
+class ArrayRecordFiles(SerializedFiles):
+    """The records of several ArrayRecord files.
 
     The package reads local files only, so remote ones are copied to `copies`, or to the cache folder.
 
@@ -68,30 +75,18 @@ class ArrayRecordFiles:
         reader = array_record_module(owner).ArrayRecordReader
         # The working directory may have changed when a file is opened again.
         files = [path if isinstance(path, RemoteFile) else os.path.abspath(path) for path in paths]
-        self.paths = names = [str(path) for path in paths]
-        self.remote = [path for path in files if isinstance(path, RemoteFile)]
-        if self.remote and copies is None:
+        names = list(map(str, paths))
+        remote = [path for path in files if isinstance(path, RemoteFile)]
+        if remote and copies is None:
             copies = LocalCopies(cache_dir())
-        states, counts, group_sizes = [], [], []
+        facts = []
         for path, name in zip(files, names):
             file = _opened(path, name, copies, reader)
-            states.append(file.state)
-            counts.append(file.num_records)
-            group_sizes.append(file.group_size)
-        self.group_sizes = group_sizes
-        self._numbers = RecordNumbers(counts)
+            facts.append((file.state, file.num_records, file.group_size))
         # Files are reopened for reading, because each open file holds its index in memory.
-        self._open = OpenFiles(lambda number: _opened(files[number], names[number], copies, reader, states[number]))
-
-    @property
-    def num_records(self) -> int:
-        """Records in all files."""
-        return self._numbers.total
-
-    @property
-    def counts(self) -> list[int]:
-        """Records in each file."""
-        return self._numbers.counts
+        self._open = OpenFiles(lambda number: _opened(files[number], names[number], copies, reader, facts[number][0]))
+        self.group_sizes = [size for _, _, size in facts]
+        super().__init__(names, [count for _, count, _ in facts], remote)
 
     def first_length(self) -> int:
         """Return the number of bytes in the first record that is not corrupt."""
@@ -101,31 +96,19 @@ class ArrayRecordFiles:
                 return len(payloads[0])
         raise RecordFileError(f"all {self.num_records} records are corrupt in {', '.join(self.paths)}.")
 
-    def describe(self, record: int) -> str:
-        """Name record number `record`, for messages."""
-        file, local = self._numbers.locate(record)
-        return f"{self.paths[file]}: record {local}"
+    def _begin(self, file: int, records: np.ndarray[Any, Any], length: int | None) -> Finish:
+        def finish() -> tuple[Any, Errors]:
+            payloads, errors = self._open[file].read(records.tolist())
+            if length is None:
+                return payloads, errors
+            for row, record in enumerate(records.tolist()):
+                if row in errors:
+                    payloads[row] = bytes(length)
+                elif len(payloads[row]) != length:
+                    raise odd_length(f"{self.paths[file]}: record {record}", len(payloads[row]), length)
+            return as_rows(payloads, length), errors
 
-    def read(self, records: np.ndarray[Any, Any]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
-        """Read records. See `SerializedFiles.read`."""
-        return self._numbers.read(records, lambda file, local: lambda: self._open[file].read(local.tolist()))
-
-    def read_rows(
-        self, records: np.ndarray[Any, Any], length: int
-    ) -> tuple[np.ndarray[Any, Any], dict[int, CorruptRecordError]]:
-        """Read records of the same length. See `SerializedFiles.read_rows`."""
-        payloads, errors = self.read(records)
-        for row in errors:
-            payloads[row] = bytes(length)
-        for row, record in enumerate(payloads):
-            if len(record) != length:
-                raise SpecError(
-                    f"{self.describe(int(records[row]))} has {len(record)} bytes, but the first record has {length}. "
-                    f"as_uint8=True requires records of the same length."
-                )
-        rows = aligned_empty((len(payloads), length), np.uint8)
-        rows.reshape(-1)[:] = np.frombuffer(b"".join(payloads), np.uint8)
-        return rows, errors
+        return finish
 
 
 def _opened(
@@ -165,9 +148,9 @@ class _OpenFile(OpenFile):
         match = re.search(r"group_size:(\d+)", self._reader.writer_options_string() or "")
         return int(match[1]) if match else 1
 
-    def read(self, records: list[int]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
+    def read(self, records: list[int]) -> tuple[list[bytes], Errors]:
         """Read records by number: their bytes, and the errors of corrupt records by row."""
-        errors: dict[int, CorruptRecordError] = {}
+        errors: Errors = {}
         try:
             payloads = self._reader.read(records)
         except RuntimeError:
@@ -176,10 +159,10 @@ class _OpenFile(OpenFile):
         self.check_size(self.state[0])
         return payloads, errors
 
-    def _read_singly(self, records: list[int]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
+    def _read_singly(self, records: list[int]) -> tuple[list[bytes], Errors]:
         """Read records one by one. If one of several is corrupt, the reader returns none and does not say which."""
         payloads = [b""] * len(records)
-        errors: dict[int, CorruptRecordError] = {}
+        errors: Errors = {}
         for row, record in enumerate(records):
             try:
                 payloads[row] = self._reader.read([record])[0]

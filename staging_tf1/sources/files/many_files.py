@@ -1,17 +1,20 @@
-"""Several record files as one: consecutive record numbers, and a bounded pool of open files, which must not change."""
+"""`SerializedFiles`: several record files as one; and a bounded pool of open files, which must not change."""
 
 from __future__ import annotations
 
+import abc
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from staging_tf1.errors import CorruptRecordError, RecordFileError
+from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
+from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.files.os_errors import change_of, cure_of
+from staging_tf1.sources.files.remote import RemoteFile
 
 # Well below the usual limit of 1,024 open files per process.
 _FILES_OPEN = 128
@@ -19,63 +22,94 @@ _FILES_OPEN = 128
 _File = TypeVar("_File")
 
 Errors = dict[int, CorruptRecordError]
-# Begins to read records of one file, and returns what waits for them.
-Begin = Callable[[int, np.ndarray[Any, Any]], Callable[[], tuple[list[bytes], Errors]]]
+# Waits for records: a list of bytes, or a matrix; and the errors of corrupt ones by row.
+Finish = Callable[[], tuple[Any, Errors]]
 
 
-class RecordNumbers:
-    """Maps record numbers to files, from the number of records in each. Numbers continue from file to file.
+class SerializedFiles(abc.ABC):
+    """The records of one or more files, with consecutive numbers across files. Thread-safe.
 
-    >>> numbers = RecordNumbers([4, 0, 7])
-    >>> numbers.total, numbers.locate(5)
-    (11, (2, 1))
+    Attributes:
+      paths: the files, in order.
+      counts: records in each file.
+      num_records: records in all files.
+      remote: those files that are read from a store, in order.
     """
 
-    def __init__(self, counts: Iterable[int]) -> None:
-        self._firsts = np.cumsum([0, *counts])
+    def __init__(self, paths: list[str], counts: Iterable[int], remote: list[RemoteFile]) -> None:
+        self.paths, self.counts, self.remote = paths, list(counts), remote
+        self._firsts = np.cumsum([0, *self.counts])
+        self.num_records = int(self._firsts[-1])
 
-    @property
-    def total(self) -> int:
-        """Records in all files."""
-        return int(self._firsts[-1])
+    @abc.abstractmethod
+    def first_length(self) -> int:
+        """Return the number of bytes in the first readable record."""
 
-    @property
-    def counts(self) -> list[int]:
-        """Records in each file."""
-        counts: list[int] = np.diff(self._firsts).tolist()
-        return counts
+    def describe(self, record: int) -> str:
+        """Name record number `record`, for messages."""
+        file, local = self._located(record)
+        return f"{self.paths[file]}: record {local}"
 
-    def locate(self, record: int) -> tuple[int, int]:
+    def read(self, records: np.ndarray[Any, Any]) -> tuple[list[bytes], Errors]:
+        """Read records by number, int64 [n].
+
+        Returns their bytes, in this order, and the errors of corrupt records by row.
+        Raises RecordFileError if a file cannot be read, or has changed.
+        """
+        if len(self.paths) == 1:
+            return self._begin(0, records, None)()
+        payloads = np.empty(len(records), object)
+        errors = self._scatter(records, None, payloads)
+        return payloads.tolist(), errors
+
+    def read_rows(self, records: np.ndarray[Any, Any], length: int) -> tuple[np.ndarray[Any, Any], Errors]:
+        """Read records of `length` bytes into a new aligned uint8 matrix [n, length]. See `read`.
+
+        Raises SpecError if a record has another length.
+        """
+        if len(self.paths) == 1:
+            return self._begin(0, records, length)()
+        rows = aligned_empty((len(records), length), np.uint8)
+        return rows, self._scatter(records, length, rows)
+
+    @abc.abstractmethod
+    def _begin(self, file: int, records: np.ndarray[Any, Any], length: int | None) -> Finish:
+        """Begin to read records of one file, by their numbers in it: as a matrix if they have one `length`."""
+
+    def _scatter(self, records: np.ndarray[Any, Any], length: int | None, result: np.ndarray[Any, Any]) -> Errors:
+        """Read records of several files into the rows of `result`, and return the errors by row."""
+        files = self._firsts.searchsorted(records, side="right") - 1
+        errors: Errors = {}
+        parts = [(file, np.flatnonzero(files == file)) for file in np.unique(files).tolist()]
+        # Those of remote files are under way at the same time.
+        begun = [(rows, self._begin(file, records[rows] - self._firsts[file], length)) for file, rows in parts]
+        for rows, finish in begun:
+            read, wrong = finish()
+            result[rows] = read
+            errors.update((int(rows[row]), error) for row, error in wrong.items())
+        return errors
+
+    def _located(self, record: int) -> tuple[int, int]:
         """Return the file of a record, and its number in that file."""
-        file = int(np.searchsorted(self._firsts, record, side="right")) - 1
+        file = int(self._firsts.searchsorted(record, side="right")) - 1
         return file, record - int(self._firsts[file])
 
-    def split(self, records: np.ndarray[Any, Any]) -> Iterator[tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
-        """Group records, int64 [n], by file.
 
-        Yields for each file with at least one of the records: the number of the file, the rows of its records in
-        `records`, and their numbers in the file.
-        """
-        files = np.searchsorted(self._firsts, records, side="right") - 1
-        for file in np.unique(files).tolist():
-            rows = np.flatnonzero(files == file)
-            yield file, rows, records[rows] - self._firsts[file]
+def as_rows(payloads: Any, length: int) -> np.ndarray[Any, Any]:
+    """Return records of `length` bytes as a matrix, if they are none yet."""
+    if isinstance(payloads, np.ndarray):
+        return payloads
+    rows = aligned_empty((len(payloads), length), np.uint8)
+    rows.reshape(-1)[:] = np.frombuffer(b"".join(payloads), np.uint8)
+    return rows
 
-    def read(self, records: np.ndarray[Any, Any], begin: Begin) -> tuple[list[bytes], Errors]:
-        """Read records, int64 [n], from any of the files: their bytes in order, and errors by row.
 
-        `begin` begins the same for the records of one file, given its number and the numbers of records in it.
-        """
-        result = [b""] * len(records)
-        errors: Errors = {}
-        # Those of remote files are under way at the same time.
-        begun = [(rows, begin(file, local)) for file, rows, local in self.split(records)]
-        for rows, finish in begun:
-            payloads, wrong = finish()
-            for row, record in zip(rows.tolist(), payloads):
-                result[row] = record
-            errors.update((int(rows[row]), error) for row, error in wrong.items())
-        return result, errors
+def odd_length(where: str, got: int, length: int) -> SpecError:
+    """Return the error of a record that has another length than the first one."""
+    return SpecError(
+        f"{where} has {got} bytes, but the first record has {length}. as_uint8=True requires records of the same "
+        f"length."
+    )
 
 
 class OpenFile:

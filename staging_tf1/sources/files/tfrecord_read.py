@@ -9,10 +9,17 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from staging_tf1.errors import CorruptRecordError, RecordFileError, SpecError
+from staging_tf1.errors import CorruptRecordError, RecordFileError
 from staging_tf1.sources.aligned import aligned_empty
-from staging_tf1.sources.files.many_files import OpenFile, OpenFiles, RecordNumbers
-from staging_tf1.sources.files.remote import RemoteFile
+from staging_tf1.sources.files.many_files import (
+    Errors,
+    Finish,
+    OpenFile,
+    OpenFiles,
+    SerializedFiles,
+    as_rows,
+    odd_length,
+)
 from staging_tf1.sources.files.tfrecord_frames import FOOTER_BYTES, FRAMING_BYTES, HEADER_BYTES, masked_crcs
 from staging_tf1.sources.files.tfrecord_index import UNPACKED_SUFFIX, RecordIndex
 
@@ -20,8 +27,8 @@ _EIGHT = np.arange(8)
 _FOUR = np.arange(4, 0, -1)
 
 
-class RecordFiles:
-    """The records of several TFRecord files, with consecutive numbers across files. Thread-safe.
+class RecordFiles(SerializedFiles):
+    """The records of several TFRecord files.
 
     `access="mmap"` reads from the page cache without system calls. "pread" makes one system call per record and
     releases the GIL while it waits. It suits slow storage, and storage that can fail, such as network file systems,
@@ -35,106 +42,46 @@ class RecordFiles:
         verify: bool = True,
         access: Literal["mmap", "pread"] = "mmap",
     ) -> None:
-        self.indexes = opened = list(indexes)
-        self._numbers = RecordNumbers(index.num_records for index in self.indexes)
+        self._indexes = opened = list(indexes)
         self._verify = verify
         self._open = OpenFiles(lambda number: _OpenFile(opened[number], access))
-
-    @property
-    def num_records(self) -> int:
-        """Records in all files."""
-        return self._numbers.total
-
-    @property
-    def paths(self) -> list[str]:
-        """The files, in order."""
-        return [index.path for index in self.indexes]
-
-    @property
-    def counts(self) -> list[int]:
-        """Records in each file."""
-        return self._numbers.counts
-
-    @property
-    def remote(self) -> list[RemoteFile]:
-        """Those that are read from a store, in order."""
-        return [index.remote for index in self.indexes if index.remote is not None]
+        remote = [index.remote for index in opened if index.remote is not None]
+        super().__init__([index.path for index in opened], [index.num_records for index in opened], remote)
 
     def first_length(self) -> int:
         """Return the number of bytes in the first record."""
-        file, local = self._numbers.locate(0)
-        begin, end = self.indexes[file].offsets[local : local + 2].tolist()
+        file, local = self._located(0)
+        begin, end = self._indexes[file].offsets[local : local + 2].tolist()
         return int(end - begin - FRAMING_BYTES)
 
     def describe(self, record: int) -> str:
         """Name record number `record`, for messages."""
-        file, local = self._numbers.locate(record)
-        return f"{self.indexes[file].path}: record {local}, at byte {int(self.indexes[file].offsets[local])}"
+        file, local = self._located(record)
+        return f"{super().describe(record)}, at byte {int(self._indexes[file].offsets[local])}"
 
-    def read(self, records: np.ndarray[Any, Any]) -> tuple[list[bytes], dict[int, CorruptRecordError]]:
-        """Read records. See `SerializedFiles.read`."""
-        if len(self.indexes) == 1:
-            return self._begin(0, records)()
-        return self._numbers.read(records, self._begin)
-
-    def read_rows(
-        self, records: np.ndarray[Any, Any], length: int
-    ) -> tuple[np.ndarray[Any, Any], dict[int, CorruptRecordError]]:
-        """Read records of the same length. See `SerializedFiles.read_rows`."""
-        if len(self.indexes) == 1:
-            return self._begin_rows(0, records, length)()
-        rows = aligned_empty((len(records), length), np.uint8)
-        errors: dict[int, CorruptRecordError] = {}
-        begun = [(own, self._begin_rows(number, local, length)) for number, own, local in self._numbers.split(records)]
-        for own, finish in begun:
-            own_rows, wrong = finish()
-            rows[own] = own_rows
-            errors.update((int(own[row]), error) for row, error in wrong.items())
-        return rows, errors
-
-    def _begin_rows(
-        self, number: int, records: np.ndarray[Any, Any], length: int
-    ) -> Callable[[], tuple[np.ndarray[Any, Any], dict[int, CorruptRecordError]]]:
-        span = self._span(number, records)
-        self._check_length(span, length)
+    def _begin(self, file: int, records: np.ndarray[Any, Any], length: int | None) -> Finish:
+        span = self._span(file, records)
+        if length is not None:
+            odd = np.flatnonzero(span.ends - span.starts != length + FRAMING_BYTES)
+            if len(odd):
+                got = int((span.ends - span.starts)[odd[0]]) - FRAMING_BYTES
+                raise odd_length(f"{span.file.path}: record {int(records[odd[0]])}", got, length)
         frames = _begin_remote(span)
 
-        def finish() -> tuple[np.ndarray[Any, Any], dict[int, CorruptRecordError]]:
-            if frames is None:
-                rows, framed = self._open[number].read_rows(span.starts, length)
-            else:
+        def finish() -> tuple[Any, Errors]:
+            if frames is not None:
                 framed = _framed(frames())
-                rows = _as_rows(framed, length)
+            elif length is None:
+                framed = self._open[file].read(span.starts, span.ends)
+            else:
+                framed = self._open[file].read_rows(span.starts, length)
             checked, errors = self._check(span, framed)
-            return rows if checked is framed else _as_rows(checked, length), errors
-
-        return finish
-
-    def _check_length(self, span: _Span, length: int) -> None:
-        odd = np.flatnonzero(span.ends - span.starts != length + FRAMING_BYTES)
-        if len(odd):
-            row = int(odd[0])
-            raise SpecError(
-                f"{span.file.path}: record {int(span.records[row])} has "
-                f"{int(span.ends[row] - span.starts[row]) - FRAMING_BYTES} bytes, but the first record has "
-                f"{length}. as_uint8=True requires records of the same length."
-            )
-
-    def _begin(
-        self, number: int, records: np.ndarray[Any, Any]
-    ) -> Callable[[], tuple[list[bytes], dict[int, CorruptRecordError]]]:
-        span = self._span(number, records)
-        frames = _begin_remote(span)
-
-        def finish() -> tuple[list[bytes], dict[int, CorruptRecordError]]:
-            framed = self._open[number].read(span.starts, span.ends) if frames is None else _framed(frames())
-            checked, errors = self._check(span, framed)
-            return checked.payloads, errors
+            return checked.payloads if length is None else as_rows(checked.payloads, length), errors
 
         return finish
 
     def _span(self, number: int, records: np.ndarray[Any, Any]) -> _Span:
-        index = self.indexes[number]
+        index = self._indexes[number]
         span = _Span(index, records, index.offsets[records], index.offsets[records + 1])
         lengths = span.ends - span.starts
         outside = np.flatnonzero((span.starts < 0) | (span.ends > index.offsets[-1]) | (lengths < FRAMING_BYTES))
@@ -142,7 +89,7 @@ class RecordFiles:
             raise _misplaced(index, int(span.starts[outside[0]]))
         return span
 
-    def _check(self, span: _Span, framed: _Framed) -> tuple[_Framed, dict[int, CorruptRecordError]]:
+    def _check(self, span: _Span, framed: _Framed) -> tuple[_Framed, Errors]:
         """Return the records, and the errors of corrupt ones by row. What a server sent wrongly is read once more."""
         misplaced, wrong = self._faults(span, framed)
         remote = span.file.remote
@@ -189,9 +136,9 @@ class _Span(NamedTuple):
 
 
 class _Framed(NamedTuple):
-    """Records as read from a file, with their framing."""
+    """Records as read from a file, with their framing. The payloads are a list, or a matrix of bytes."""
 
-    payloads: list[Any]
+    payloads: Any
     lengths: np.ndarray[Any, Any]
     crcs: np.ndarray[Any, Any]
 
@@ -212,12 +159,6 @@ def _framed(frames: list[bytes]) -> _Framed:
         np.frombuffer(b"".join([frame[:8] for frame in frames]), "<i8"),
         np.frombuffer(b"".join([frame[-FOOTER_BYTES:] for frame in frames]), "<u4"),
     )
-
-
-def _as_rows(framed: _Framed, length: int) -> np.ndarray[Any, Any]:
-    rows = aligned_empty((len(framed.payloads), length), np.uint8)
-    rows.reshape(-1)[:] = np.frombuffer(b"".join(framed.payloads), np.uint8)
-    return rows
 
 
 class _OpenFile(OpenFile):
@@ -247,13 +188,12 @@ class _OpenFile(OpenFile):
             self._bytes[ends[:, None] - _FOUR].view("<u4")[:, 0],
         )
 
-    def read_rows(self, starts: np.ndarray[Any, Any], length: int) -> tuple[np.ndarray[Any, Any], _Framed]:
-        """Read the records of `length` bytes at each start into a matrix."""
+    def read_rows(self, starts: np.ndarray[Any, Any], length: int) -> _Framed:
+        """Read the records of `length` bytes at each start, into a matrix if possible."""
         whole = length + FRAMING_BYTES
         frame_numbers, odd = np.divmod(starts, whole)
         if self._map is None or odd.any():
-            framed = self.read(starts, starts + whole)
-            return _as_rows(framed, length), framed
+            return self.read(starts, starts + whole)
         self.check_size(self._end)
         # All starts are multiples of the framed length, so the file is a matrix and one gather reads all records.
         matrix = self._bytes[: len(self._bytes) // whole * whole].reshape(-1, whole)
@@ -261,8 +201,8 @@ class _OpenFile(OpenFile):
         matrix.take(frame_numbers, axis=0, out=frames, mode="clip")
         rows = aligned_empty((len(starts), length), np.uint8)
         np.copyto(rows, frames[:, HEADER_BYTES:-FOOTER_BYTES])
-        return rows, _Framed(
-            list(rows),
+        return _Framed(
+            rows,
             np.ascontiguousarray(frames[:, :8]).view("<i8")[:, 0],
             np.ascontiguousarray(frames[:, -FOOTER_BYTES:]).view("<u4")[:, 0],
         )
