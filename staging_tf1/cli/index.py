@@ -7,18 +7,18 @@ import argparse
 import numpy as np
 
 from staging_tf1.cli.arguments import OneLineParser, complain, local_path, whole_number
-from staging_tf1.errors import StagingError
+from staging_tf1.data import read_npz
+from staging_tf1.errors import SpecError, StagingError
 from staging_tf1.progress import is_terminal, progress_bar
 from staging_tf1.sources.files.arrayrecord_read import ArrayRecordFiles, is_array_record
 from staging_tf1.sources.files.arrayrecord_write import ARRAY_RECORD_SUFFIXES, write_array_records
 from staging_tf1.sources.files.example_proto import feature_text
+from staging_tf1.sources.files.many_files import SerializedFiles
 from staging_tf1.sources.files.record_paths import matching_files
-from staging_tf1.sources.files.record_write import load_npz
 from staging_tf1.sources.files.remote import RemoteFile
 from staging_tf1.sources.files.tfrecord_index import open_index
 from staging_tf1.sources.files.tfrecord_read import RecordFiles
 from staging_tf1.sources.files.tfrecord_write import write_tfrecords
-from staging_tf1.sources.serialized import SerializedFiles
 
 _PROG = "staging-tf1 index"
 _EPILOG = """
@@ -79,7 +79,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _write(options: argparse.Namespace) -> int:
-    arrays = load_npz(options.data)
+    arrays = read_npz(options.data, options.data, SpecError)
     is_array = options.write.endswith(ARRAY_RECORD_SUFFIXES)
     write = write_array_records if is_array else write_tfrecords
     names = write(arrays, options.write, shards=options.shards, progress=is_terminal())

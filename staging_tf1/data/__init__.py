@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import zipfile
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ __all__ = ["DataFileError", "LabelledImages", "load_images"]
 
 Array = np.ndarray[Any, Any]
 
-_DIGITS = Path(__file__).with_name("digits.npz")
+_DIGITS = os.path.join(os.path.dirname(__file__), "digits.npz")
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
 # Image data sets have a few thousand classes at most. A label of a million is a mistake.
 _MOST_CLASSES = 100_000
@@ -72,10 +73,9 @@ def load_images(path: str | os.PathLike[str] | None = None) -> LabelledImages:
     >>> digits.x_train.shape, digits.x_test.shape, digits.num_classes, digits.scale
     ((1442, 8, 8), (355, 8, 8), 10, 16.0)
     """
-    path = _DIGITS if path is None else path
-    path = arguments.path("load_images()", "path", path)
+    path = arguments.path("load_images()", "path", _DIGITS if path is None else path)
     where = f"data file {path!r}"
-    arrays = _read(where, Path(path))
+    arrays = read_npz(where, path, DataFileError, functools.partial(_check_keys, where))
     for part in ("train", "test"):
         _check_pair(where, part, arrays[f"x_{part}"], arrays[f"y_{part}"])
     _check_parts_agree(where, arrays)
@@ -84,50 +84,60 @@ def load_images(path: str | os.PathLike[str] | None = None) -> LabelledImages:
     return LabelledImages(**images, **labels)
 
 
-def _read(where: str, path: Path) -> dict[str, Array]:
+def read_npz(
+    where: str, path: str, error: type[Exception], choose: Callable[[list[str]], Iterable[str]] = iter
+) -> dict[str, Array]:
+    """Read arrays of an .npz file, without pickles: those that `choose` takes of their names; all by default.
+
+    Raises `error`, with a message that begins with `where`, for other files and for objects.
+    """
     try:
-        if not path.exists():
-            raise DataFileError(f"{where}: no such file.")
-        if not path.is_file():
-            raise DataFileError(f"{where} is not a regular file.")
+        if (kind := arguments.kind_of_file(path)) is not None:
+            raise error(f"{where} is {kind}, expected an .npz file of named arrays: np.savez(path, x=...).")
         # np.load would leave the file open if it is damaged. is_zipfile would hide why it cannot be opened.
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             if not zipfile.is_zipfile(file):
-                raise DataFileError(f"{where} is not an .npz file: it is not a zip archive. Write it with numpy.savez.")
+                file.seek(0)
+                is_npy = file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX
+                problem = "it holds one array" if is_npy else "it is not a zip archive"
+                raise error(f"{where} is not an .npz file: {problem}. Write it with numpy.savez.")
             file.seek(0)
             with np.load(file, allow_pickle=False) as archive:
-                _check_keys(where, archive.files)
-                return {key: _read_array(where, archive, key) for key in _KEYS}
-    except DataFileError:
+                return {key: _read_array(where, archive, key, error) for key in choose(archive.files)}
+    except error:
         raise
-    except PermissionError as error:
-        raise DataFileError(f"{where} cannot be read: {error.strerror}. Give this user access to it.") from error
+    except FileNotFoundError as reason:
+        raise error(f"{where}: no such file.") from reason
+    except PermissionError as reason:
+        raise error(f"{where} cannot be read: {reason.strerror}. Give this user access to it.") from reason
     # zipfile and numpy raise many types on a damaged file, including struct.error and tokenize.TokenError.
-    except Exception as error:
-        raise DataFileError(f"{where} cannot be read: {error}.") from error
+    except Exception as reason:
+        raise error(f"{where} cannot be read: {reason}.") from reason
 
 
-def _check_keys(where: str, keys: list[str]) -> None:
+def _check_keys(where: str, keys: list[str]) -> Sequence[str]:
     missing = [key for key in _KEYS if key not in keys]
     if missing:
         raise DataFileError(
             f"{where} lacks {', '.join(missing)}; it holds {', '.join(keys) or 'nothing'}. Expected the layout of "
             f"MNIST: {', '.join(_KEYS)}."
         )
+    return _KEYS
 
 
-def _read_array(where: str, archive: Any, key: str) -> Array:
+def _read_array(where: str, archive: Any, key: str, error: type[Exception]) -> Array:
     try:
         array = archive[key]
-    except Exception as error:  # as in _read
-        if "allow_pickle" in str(error):
-            raise DataFileError(
+    except Exception as reason:  # as in read_npz
+        # numpy's message recommends loading pickles.
+        if "allow_pickle" in str(reason):
+            raise error(
                 f"{where}: {key} holds Python objects, which are not loaded because unpickling can run any code. "
-                f"Save it as an array of numbers."
-            ) from error
-        raise DataFileError(f"{where}: {key} cannot be read: {error}.") from error
+                f"Save it as an array of numbers, or of strings of a fixed length."
+            ) from reason
+        raise error(f"{where}: {key} cannot be read: {reason}.") from reason
     if not isinstance(array, np.ndarray):  # a member without the .npy header comes as bytes
-        raise DataFileError(f"{where}: {key} is not a numpy array. Write the file with numpy.savez.")
+        raise error(f"{where}: {key} is not a numpy array. Write the file with numpy.savez.")
     return array
 
 

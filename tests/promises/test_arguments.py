@@ -284,7 +284,7 @@ def test_what_is_written_is_a_regular_file(pipe: Path, place: str) -> None:
 
 
 def test_a_named_pipe_is_no_npz_file(pipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(data.DataFileError, match="is not a regular file"):
+    with pytest.raises(data.DataFileError, match="is a named pipe, expected an .npz file"):
         data.load_images(pipe)
     assert main(["index", "--write", str(tmp_path / "o"), "--from", str(pipe)]) == 1
     assert f"{pipe} is a named pipe, expected an .npz file of named arrays" in capsys.readouterr().err

@@ -117,7 +117,7 @@ def test_a_file_that_needs_pickle_is_refused_unread(tmp_path: Path) -> None:
         load_images(path)
     assert str(caught.value) == (
         f"data file {str(path)!r}: x_train holds Python objects, which are not loaded because "
-        f"unpickling can run any code. Save it as an array of numbers."
+        f"unpickling can run any code. Save it as an array of numbers, or of strings of a fixed length."
     )
     assert not target.exists()
 
@@ -125,7 +125,7 @@ def test_a_file_that_needs_pickle_is_refused_unread(tmp_path: Path) -> None:
 def test_what_is_no_file_of_images_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataFileError, match=r"^data file '.*none\.npz': no such file\.$"):
         load_images(tmp_path / "none.npz")
-    with pytest.raises(DataFileError, match=r"^data file '.*' is not a regular file\.$"):
+    with pytest.raises(DataFileError, match=r"^data file '.*' is a folder, expected an \.npz file of named arrays"):
         load_images(tmp_path)
     path = tmp_path / "images.npz"
     for content in (b"", b"x_train,y_train\n1,2\n", b"\x80\x04N."):

@@ -233,10 +233,10 @@ def test_data_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.Cap
     text = tmp_path / "t.npz"
     text.write_text("no")
     for file, message in (
-        (pickled, f"{pickled} is not an .npz file of plain arrays: "),
-        (single, f"{single} holds one array, expected an .npz file of named arrays"),
+        (pickled, f"{pickled}: x holds Python objects, which are not loaded"),
+        (single, f"{single} is not an .npz file: it holds one array. Write it with numpy.savez."),
         (text, f"{text} is not an .npz file: it is not a zip archive"),
-        (tmp_path / "none", "No such file or directory"),
+        (tmp_path / "none", "none: no such file."),
     ):
         assert main(["--write", str(tmp_path / "out"), "--from", str(file)]) == 1
         error = capsys.readouterr().err

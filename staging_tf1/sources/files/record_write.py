@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -16,7 +15,6 @@ from staging_tf1.progress import tqdm_bar
 from staging_tf1.replacing import replacing_path
 from staging_tf1.sources.files.example_proto import encode_example, storage_kind
 from staging_tf1.sources.files.store import open_driver, uploaded
-from staging_tf1.sources.files.tfrecord_index import NPY_MAGIC
 from staging_tf1.spec.arrays import as_array
 
 # File names have five digits for the number of the shard.
@@ -93,36 +91,6 @@ def shard_names(out: str, shards: int) -> list[str]:
     ['train.tfrecord-00000-of-00002', 'train.tfrecord-00001-of-00002']
     """
     return [out] if shards == 1 else [f"{out}-{number:05d}-of-{shards:05d}" for number in range(shards)]
-
-
-def load_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]]:
-    """Load the arrays of an `.npz` file, without pickles. Raises SpecError for other files, and for objects."""
-    expected = "expected an .npz file of named arrays: np.savez(path, x=...)"
-    if (kind := arguments.kind_of_file(os.fspath(path))) is not None:
-        raise SpecError(f"{path} is {kind}, {expected}.")
-    if not zipfile.is_zipfile(path):
-        with open(path, "rb") as file:
-            if file.read(len(NPY_MAGIC)) == NPY_MAGIC:
-                raise SpecError(f"{path} holds one array, {expected}.")
-        raise SpecError(f"{path} is not an .npz file: it is not a zip archive. Write it with numpy.savez.")
-    try:
-        # np.load would leave the file open if it is damaged.
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {name: _plain_array(path, name, archive[name]) for name in archive.files}
-    except SpecError:
-        raise
-    # zipfile and numpy raise many types on a damaged file.
-    except Exception as error:
-        # numpy's message recommends loading pickles, which can run any code.
-        pickled = "an array in it holds Python objects; save numbers, or strings of a fixed length"
-        reason = pickled if "allow_pickle" in str(error) else error
-        raise SpecError(f"{path} is not an .npz file of plain arrays: {reason}") from error
-
-
-def _plain_array(path: str | os.PathLike[str], name: str, member: Any) -> np.ndarray[Any, Any]:
-    if not isinstance(member, np.ndarray):  # a member without the .npy header comes as bytes
-        raise SpecError(f"{path} holds {name!r}, which is not an array. Write the file with np.savez.")
-    return member
 
 
 def _serialized(owner: str, records: Iterable[Any]) -> Iterator[bytes]:

@@ -32,8 +32,6 @@ INDEX_SUFFIX = ".index.npy"
 UNPACKED_SUFFIX = ".unpacked"
 
 _MAGIC = 0x5354_4731_4944_5801  # "STG1IDX" and the version of this format
-# The first bytes of an .npy file.
-NPY_MAGIC = b"\x93NUMPY"
 _HEAD = 5  # magic, size, time, lost bytes, damage flag
 
 
@@ -191,7 +189,7 @@ def _mapped(path: str) -> np.ndarray[Any, Any] | None:
     if kind_of_file(path) is not None:  # a named pipe would block
         return None
     with open(path, "rb") as file:
-        if file.read(len(NPY_MAGIC)) != NPY_MAGIC:
+        if file.read(len(np.lib.format.MAGIC_PREFIX)) != np.lib.format.MAGIC_PREFIX:
             return None
     array: np.ndarray[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     return array
@@ -231,7 +229,6 @@ def _create(file: RemoteFile, skip_corrupt: bool, delay_secs: float, copies: Loc
 
 
 def _create_from(source: str, file: _File, skip_corrupt: bool, delay_secs: float) -> RecordIndex:
-    """Create the index of a file, whose content is in the local file `source`."""
     name, remote = file.url, file if isinstance(file, RemoteFile) else None
     failure: OSError | None = None
     compressed = is_compressed(source)
