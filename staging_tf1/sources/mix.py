@@ -69,10 +69,10 @@ def mix(
     return Mixture(parts, counts, options)
 
 
-def _checked_weights(weights: Any, count: int) -> list[Fraction]:
-    """Check the weights. Returns shares, whose sum is 1."""
+def _checked_weights(weights: Any, count: int) -> np.ndarray[Any, Any]:
+    """Return shares, whose sum is 1."""
     if weights is None:
-        return [Fraction(1, count)] * count
+        weights = [1] * count
     expected = f"a positive number for each of the {count} sources"
     if isinstance(weights, (Set, Mapping)):
         arguments.refuse(_CALLER, "weights", weights, f"{expected}, in their order")
@@ -85,15 +85,11 @@ def _checked_weights(weights: Any, count: int) -> list[Fraction]:
             arguments.refuse(_CALLER, "weights", weights, cure, ValueError)
     if len(given) != count:
         arguments.refuse(_CALLER, "weights", weights, expected, ValueError)
-    exact = [_exact(weight) for weight in given]
-    return [weight / sum(exact) for weight in exact]
-
-
-def _exact(weight: Any) -> Fraction:
-    if isinstance(weight, numbers.Rational):
-        # As Python's integers: on Python 3.10, a Fraction of numpy's cannot be added to others.
-        return Fraction(int(weight.numerator), int(weight.denominator))
-    return Fraction(float(weight))
+    # Divided before they are added, because the sum of large ones may be infinite.
+    shares = np.array([arguments.as_float(weight) for weight in given])
+    shares /= shares.max()
+    shares /= shares.sum()
+    return shares
 
 
 class Mixture(Concatenation):

@@ -13,7 +13,6 @@ from __future__ import annotations
 import bisect
 import functools
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -26,22 +25,21 @@ _FINEST = 16384
 _TABLE = 2048
 
 
-def proportions(shares: Sequence[Fraction]) -> tuple[int, ...]:
+def proportions(shares: np.ndarray[Any, Any]) -> tuple[int, ...]:
     """Return whole numbers in the proportions of `shares`, whose sum is 1, with a sum of at most 16,384.
 
     Raises ValueError if a share is too small for that.
 
-    >>> proportions([Fraction(0.7), Fraction(0.3)])
+    >>> proportions(np.array([0.7, 0.3]))
     (7, 3)
     """
-    wanted = np.array([float(share) for share in shares])
     for total in range(len(shares), _FINEST + 1):
-        rounded = np.rint(wanted * total)
-        if (np.abs(rounded - wanted * total) < 1e-9 * total).all() and rounded.all():
+        rounded = np.rint(shares * total)
+        if (np.abs(rounded - shares * total) < 1e-9 * total).all() and rounded.all():
             return tuple(int(count) for count in rounded)
-    counts = np.floor(wanted * _FINEST).astype(np.int64)
+    counts = np.floor(shares * _FINEST).astype(np.int64)
     # The largest remainders are rounded up.
-    behind = np.argsort(counts - wanted * _FINEST, kind="stable")
+    behind = np.argsort(counts - shares * _FINEST, kind="stable")
     counts[behind[: _FINEST - int(counts.sum())]] += 1
     if not counts.all():
         raise ValueError(

@@ -13,9 +13,9 @@ from staging_tf1.errors import SpecError
 from staging_tf1.sources.aligned import aligned_empty
 from staging_tf1.sources.stacking import no_dtype
 from staging_tf1.spec import ArraySpec, component_name, component_paths, flatten_up_to, pack
-from staging_tf1.spec.arrays import as_array, describe, is_plain, kind_of
+from staging_tf1.spec.arrays import as_array, describe, is_plain
 from staging_tf1.spec.composite import as_composite, is_composite
-from staging_tf1.spec.ragged import RaggedSpec, RaggedValue
+from staging_tf1.spec.ragged import RaggedSpec, RaggedValue, open_rows
 
 _CALLER = "ragged()"
 # A numpy array has at most 32 dimensions, one of which is the batch.
@@ -62,8 +62,6 @@ class RaggedRows:
 
 
 class _Component(NamedTuple):
-    """How one component is laid out."""
-
     path: str
     dtype: np.dtype[Any]
     # Dimensions of a record that vary; 0 for a component whose records have one size.
@@ -78,10 +76,10 @@ class _Component(NamedTuple):
             return ArraySpec(shape, self.dtype, self.path or None)
         return RaggedSpec(shape, self.dtype, self.rank, name=self.path or None)
 
-    def opened(self, value: Any, where: str) -> tuple[list[list[int]], list[np.ndarray[Any, Any]]]:
+    def opened(self, value: Any, where: str) -> tuple[list[np.ndarray[Any, Any]], list[np.ndarray[Any, Any]]]:
         """Return the lengths in each ragged dimension of a record, and its innermost rows. Raises SpecError."""
         where = f"{where}: {component_name(self.path)}"
-        lengths, rows = _opened(value, self.rank, where, self.dtype)
+        splits, rows = _opened(value, self.rank, where, self.dtype)
         arrays = [row if is_plain(row) else as_array(row, self.dtype, where) for row in rows]
         varies = self.rank > 0
         for array in arrays:
@@ -91,9 +89,7 @@ class _Component(NamedTuple):
                     f"{where} has {describe(array.dtype, array.shape)}, but {expected} in the first record. Convert or "
                     f"crop it; if another dimension varies too, say so: ragged({{{self.path!r}: 2}})."
                 )
-        if varies:
-            lengths.append([len(array) for array in arrays])
-        return lengths, arrays
+        return list(map(np.diff, splits)), arrays
 
 
 class RaggedPlan:
@@ -138,28 +134,20 @@ def _values_of(value: Any, rank: int, where: str) -> tuple[np.ndarray[Any, Any],
     return as_array(known[0], None, where), max(rank - 1, 0)
 
 
-def _opened(value: Any, rank: int, where: str, dtype: np.dtype[Any] | None) -> tuple[list[list[int]], list[Any]]:
-    """Open all ragged dimensions of a record but the last. Returns their lengths, and the rows of the last one.
+def _opened(
+    value: Any, rank: int, where: str, dtype: np.dtype[Any] | None
+) -> tuple[list[np.ndarray[Any, Any]], list[Any]]:
+    """Open the ragged dimensions of a record. Returns the row splits of each, and the innermost rows.
 
     `dtype` is for the numbers of a ragged value that has a list of them. Raises SpecError if a ragged value is
     malformed: its splits would drop values, or give other rows.
     """
     if rank > 1 and is_composite(value):
         value = as_composite(value)._checked(where, dtype)
-    lengths, rows = [], [value]
-    for _ in range(rank - 1):
-        for row in rows:
-            if not isinstance(row, (list, tuple, RaggedValue)) and not (isinstance(row, np.ndarray) and row.ndim > 1):
-                raise SpecError(
-                    f"{where} has {kind_of(row)}, expected a list or array of rows, because ragged() was told that "
-                    f"{rank} dimensions vary. Name fewer."
-                )
-        lengths.append([len(row) for row in rows])
-        rows = [inner for row in rows for inner in row]
-    return lengths, rows
+    return open_rows([value], rank, where, f"ragged() was told that {rank} dimensions vary. {_NAME}")
 
 
-def _joined(component: _Component, column: Sequence[tuple[list[list[int]], list[Any]]]) -> Any:
+def _joined(component: _Component, column: Sequence[tuple[list[Any], list[Any]]]) -> Any:
     """Put the rows of all records into one array."""
     arrays = [array for _, rows in column for array in rows]
     if not component.rank:
@@ -168,15 +156,8 @@ def _joined(component: _Component, column: Sequence[tuple[list[list[int]], list[
             stacked[row] = array if array.ndim else array[()]
         return stacked
     flat = aligned_empty((sum(map(len, arrays)), *component.inner), component.dtype)
-    begin = 0
-    for array in arrays:
-        flat[begin : begin + len(array)] = array
-        begin += len(array)
-    return RaggedValue(flat, tuple(_splits(column, level) for level in range(component.rank)))
-
-
-def _splits(column: Sequence[tuple[list[list[int]], list[Any]]], level: int) -> np.ndarray[Any, Any]:
-    counts = [length for lengths, _ in column for length in lengths[level]]
-    splits = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=splits[1:])
-    return splits
+    if arrays:
+        np.concatenate(arrays, out=flat)
+    counts = [np.concatenate(level) for level in zip(*(lengths for lengths, _ in column))]
+    splits = [np.append(0, np.cumsum(level)) for level in counts]
+    return RaggedValue(flat, tuple(splits or [np.zeros(1, np.int64)] * component.rank))

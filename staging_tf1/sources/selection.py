@@ -192,32 +192,29 @@ def one_per_record(caller: str, name: str, values: Any, count: int, expected: st
     return array
 
 
-def hashed_keys(caller: str, keys: Any, count: int) -> np.ndarray[Any, Any]:
+def hashed_keys(
+    caller: str, keys: Any, count: int, argument: str = "key", kinds: str = "iuOSUT"
+) -> np.ndarray[Any, Any]:
     """Check the keys of `count` records, and return a 64-bit hash of each."""
     expected = f"one integer or string for each of the {count} records"
-    array = one_per_record(caller, "key", keys, count, expected, "iuOSUT")
-    if array.dtype.kind in "iu":
+    array = one_per_record(caller, argument, keys, count, expected, kinds)
+    if array.dtype.kind in "biu":
         return array.astype(np.uint64)
     hashes: dict[Any, int] = {}
     for key in set(array.tolist()):
-        arguments.instance(caller, "key", key, (str, bytes), expected)
+        arguments.instance(caller, argument, key, (str, bytes, int, np.integer), expected)
         data = key.encode(errors="surrogateescape") if isinstance(key, str) else key  # a file name
-        hashes[key] = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+        if isinstance(data, bytes):
+            hashes[key] = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+        else:
+            hashes[key] = int(data) % 2**64
     return np.fromiter((hashes[key] for key in array.tolist()), np.uint64, count)
 
 
-def label_codes(caller: str, name: str, labels: Any, count: int) -> np.ndarray[Any, Any]:
+def label_codes(caller: str, argument: str, labels: Any, count: int) -> np.ndarray[Any, Any]:
     """Check the labels of `count` records, and return a number from 0 for each, the same for equal labels."""
-    expected = f"one integer or string for each of the {count} records"
-    array = one_per_record(caller, name, labels, count, expected, "biuOSUT")
-    if array.dtype.kind in "OT":  # as pandas has strings
-        listed: list[Any] = array.tolist()
-        for label in listed:
-            if not isinstance(label, (str, bytes, int, np.integer)):
-                arguments.refuse(caller, name, label, expected)
-        numbers: dict[Any, int] = {}
-        return np.fromiter((numbers.setdefault(label, len(numbers)) for label in listed), np.int64, count)
-    codes: np.ndarray[Any, Any] = np.unique(array, return_inverse=True)[1]
+    hashes = hashed_keys(caller, labels, count, argument, "biuOSUT")
+    codes: np.ndarray[Any, Any] = np.unique(hashes, return_inverse=True)[1]
     return codes
 
 

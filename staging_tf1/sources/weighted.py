@@ -63,8 +63,6 @@ class Sampling:
 
 
 class _Drawn(Order):
-    """An order in which each place draws a record."""
-
     def __init__(self, bounds: np.ndarray[Any, Any], *options: Any) -> None:
         super().__init__(*options)
         self._bounds = bounds

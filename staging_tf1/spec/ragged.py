@@ -192,7 +192,7 @@ class RaggedSpec:
 
 def ragged_of_rows(rows: Any, ragged_rank: int, dtype: np.dtype[Any] | None, where: str) -> RaggedValue:
     """Do what `RaggedValue.from_rows` does. `where` begins the messages."""
-    splits, innermost = _open_rows(rows, ragged_rank, where)
+    splits, innermost = open_rows(rows, ragged_rank, where, "Lower ragged_rank, or nest the rows.")
     if dtype is None:
         known = [row for row in innermost if not (isinstance(row, (list, tuple)) and not row)]
         dtype = as_array(known[0] if known else [], None, where).dtype
@@ -207,11 +207,11 @@ def ragged_of_rows(rows: Any, ragged_rank: int, dtype: np.dtype[Any] | None, whe
     return RaggedValue(np.concatenate(arrays) if arrays else np.empty(0, dtype), tuple(splits))
 
 
-def _open_rows(rows: Any, ragged_rank: int, where: str) -> tuple[list[np.ndarray[Any, Any]], list[Any]]:
+def open_rows(rows: Any, ragged_rank: int, where: str, cure: str) -> tuple[list[np.ndarray[Any, Any]], list[Any]]:
     """Open `ragged_rank` dimensions of a list of rows.
 
-    Returns the row splits of each dimension, int64 [rows + 1], and the innermost rows. Raises SpecError if a row has no
-    length.
+    Returns the row splits of each dimension, int64 [rows + 1], and the innermost rows. Raises SpecError, with `cure`,
+    if a row has no length.
     """
     nested: list[np.ndarray[Any, Any]] = []
     for _ in range(ragged_rank):
@@ -222,9 +222,7 @@ def _open_rows(rows: Any, ragged_rank: int, where: str) -> tuple[list[np.ndarray
             splits[1:] = np.cumsum([len(row) for row in rows], dtype=np.int64)
         except TypeError:
             odd = next(row for row in rows if not hasattr(row, "__len__") or np.ndim(row) == 0)
-            raise SpecError(
-                f"{where} got {kind_of(odd)} as a row, expected a list or array. Lower ragged_rank, or nest the rows."
-            ) from None
+            raise SpecError(f"{where} got {kind_of(odd)} as a row, expected a list or array. {cure}") from None
         nested.append(splits)
     return nested, list(rows)
 
