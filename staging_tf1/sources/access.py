@@ -405,7 +405,6 @@ def joined(parts: Sequence[Fetched]) -> Fetched:
     if len(parts) == 1:
         return parts[0]
     if all(part.listed is None for part in parts):
-        columns = parts[0].columns
-        leaves = zip(*([leaf for _, leaf in flatten_with_paths(part.columns)] for part in parts))
-        return Fetched(None, pack(columns, [np.concatenate(arrays) for arrays in leaves]))
+        leaves = zip(*(flatten(part.columns) for part in parts))
+        return Fetched(None, pack(parts[0].columns, [np.concatenate(arrays) for arrays in leaves]))
     return Fetched([record for part in parts for record in part.records()])

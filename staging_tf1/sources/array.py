@@ -65,11 +65,9 @@ class ArraySource(RecordSource):
         return type(self) is ArraySource
 
     def record_spec(self, batch_dim: int | None) -> Any:
-        """Return the spec of the arrays with another first dimension. See `RecordSource.record_spec`."""
         return with_batch_dim(self._specs, batch_dim)
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
-        """Return rows of the arrays. See `RecordSource.gather`."""
         for file in self._files:
             file.check()
         shapes = [array.shape for array in self._arrays]
@@ -82,7 +80,6 @@ class ArraySource(RecordSource):
         return pack(self._specs, [take_rows(array, records) for array in self._arrays])
 
     def content_sample(self) -> Content:
-        """See `RecordSource.content_sample`."""
         for file in self._files:
             file.check()
         return content_of_columns(pack(self._specs, self._arrays))

@@ -155,7 +155,6 @@ class CachedSource(RecordSource):
         return type(self) is CachedSource and not self._varies
 
     def record_spec(self, batch_dim: int | None) -> Any:
-        """Return the spec of the columns; of the first record if shapes differ. See `RecordSource.record_spec`."""
         return with_batch_dim(self._specs, batch_dim)
 
     @cached_property
@@ -172,7 +171,6 @@ class CachedSource(RecordSource):
         return pack(self._opened.like, specs)
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
-        """Return records. See `RecordSource.gather`."""
         if not self._varies:
             return pack(self._opened.like, [column.rows(records) for column in self._opened.columns])
         numbers = numbers_of(records)

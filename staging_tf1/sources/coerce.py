@@ -66,7 +66,6 @@ def source_from(caller: str, argument: str, value: Any) -> Source | StreamSource
 
 
 def _check_numbers(caller: str, source: Source) -> None:
-    """Raise if a user's source has invalid counts, which would break its end."""
     owner = f"{caller}: {type(source).__name__}"
     whole(owner, "batch_size", source.batch_size, 1, INT64_MAX, "records")
     for name in ("num_records", "num_batches"):

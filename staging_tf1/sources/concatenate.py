@@ -62,7 +62,6 @@ class Concatenation(Combination):
         self._combine(parts, num_records, options, arrangement)
 
     def record_spec(self, batch_dim: int | None) -> Any:
-        """Return the spec of the first source. See `RecordSource.record_spec`."""
         return with_batch_dim(self._specs, batch_dim)
 
     @functools.cached_property
@@ -72,7 +71,6 @@ class Concatenation(Combination):
         return self._parts[0].record_spec(None)
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
-        """Gather from each source its part. See `RecordSource.gather`."""
         if isinstance(records, slice):
             wanted = range(records.start, records.stop, records.step)
             first, last = np.searchsorted(self._starts, (wanted[0], wanted[-1]), side="right") - 1
@@ -118,7 +116,6 @@ class Concatenation(Combination):
         return int(self._starts[-1])
 
     def _own_number(self, number: int) -> tuple[int, int]:
-        """Return the source of a record, and the number of the record there."""
         ((part, _, places),) = self._by_part(np.array([number]))
         own = numbers_of(self._parts[part]._batching.chosen.numbers(places))
         return part, int(own[0])
@@ -128,7 +125,6 @@ class Concatenation(Combination):
 
 
 def _check_features(caller: str, parts: Sequence[RecordSource]) -> None:
-    """Raise ValueError if the graph would have to parse the records of the sources in different ways."""
     for number, part in enumerate(parts):
         if part.features != parts[0].features:
             raise ValueError(f"{caller} got sources with different features=, source 0 and {number}. Use parse_fn=.")

@@ -56,8 +56,6 @@ def checked_lengths(caller: str, lengths: Any, count: int) -> np.ndarray[Any, An
 
 
 class _GroupedOrder(Order):
-    """An order in which records of similar length stand together."""
-
     def __init__(self, grouping: Grouping, *options: Any) -> None:
         super().__init__(*options)
         self._grouping = grouping

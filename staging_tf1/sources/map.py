@@ -132,11 +132,9 @@ class MapSource(RecordSource):
         return 0 if self._bad is None else len(self._bad.numbers)
 
     def record_spec(self, batch_dim: int | None) -> Any:
-        """Return the spec of the first record, or of what `collate` makes. See `RecordSource.record_spec`."""
         return with_batch_dim(self._specs(), batch_dim)
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
-        """Read records. See `RecordSource.gather`."""
         numbers, fetched = self._good(numbers_of(records))
         if self._collate is not None:
             if not len(numbers):
@@ -155,7 +153,6 @@ class MapSource(RecordSource):
         return stack_records(specs, paired, len(numbers), self._describe)
 
     def content_sample(self) -> Content:
-        """See `RecordSource.content_sample`."""
         return self._access.content()
 
     def _read_files(self) -> list[ReadFile]:
@@ -184,7 +181,6 @@ class MapSource(RecordSource):
         return np.array(kept, np.int64), Fetched(records)
 
     def _first(self, count: int) -> list[Any]:
-        """Return the first records that are not left out, at most `count`."""
         total, left_out = len(self._access), self._batching.left_out
         numbers = itertools.takewhile(lambda number: number < total, left_out.all_outside())
         if self._bad is None:
@@ -214,7 +210,6 @@ class MapSource(RecordSource):
             return self._access.read(numbers)
 
     def _specs(self) -> Any:
-        """The specs of batches of any size, from the first records."""
         return self._memo.get("specs", self._read_specs)
 
     def _read_specs(self) -> Any:

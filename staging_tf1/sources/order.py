@@ -201,13 +201,11 @@ class Order:
         return self._kept((epoch, number), lambda: self._at(self._places(number), epoch))
 
     def _places(self, number: int) -> np.ndarray[Any, Any]:
-        """Return the places of a chunk in the order of all shards together."""
         begin = number * self._chunk_size
         own = np.arange(begin, min(begin + self._chunk_size, self.num_records), dtype=np.int64)
         return own * self.shard_count + self.shard_index
 
     def _kept(self, key: tuple[int, int], make: Callable[[], np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-        """Return a cached chunk, or make it."""
         with self._lock:
             chunk = self._chunks.get(key)
             if chunk is not None:

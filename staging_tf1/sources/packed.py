@@ -89,12 +89,10 @@ class Packed(Combination):
         self._combine([source], len(rows), source._batching.options)
 
     def record_spec(self, batch_dim: int | None) -> Any:
-        """Return the spec of packed records, segments and positions. See `RecordSource.record_spec`."""
         shape, kind = (batch_dim, self._length), np.dtype(np.int32)
         return named_by_path((self._plan().spec(batch_dim), ArraySpec(shape, kind), ArraySpec(shape, kind)))
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
-        """Read all records of some rows, and pack them. See `RecordSource.gather`."""
         rows = [self._members[self._starts[row] : self._starts[row + 1]] for row in numbers_of(records).tolist()]
         read = iter(self._source._single(np.concatenate(rows)))
         segments = aligned_empty((len(rows), self._length), np.dtype(np.int32))
@@ -129,11 +127,10 @@ class Packed(Combination):
         return pack(self._specs()[0], [np.concatenate(arrays) for arrays in zip(*records, strict=True)])
 
     def _specs(self) -> tuple[Any, list[ArraySpec]]:
-        """The structure of records, and their specs."""
         return self._memo.get("specs", self._read_specs)  # type: ignore[no-any-return]
 
     def _read_specs(self) -> tuple[Any, list[ArraySpec]]:
-        ((number, first),) = self._source._single(np.zeros(1, np.int64))
+        number, first = self._first()
         where = self._source._describe(number)
         like = record_specs(first, where)
         for path, value in flatten_up_to(like, first, where):
@@ -144,8 +141,11 @@ class Packed(Combination):
         return self._memo.get("plan", self._read_plan)
 
     def _read_plan(self) -> Any:
-        ((number, first),) = self._source._single(np.zeros(1, np.int64))
+        number, first = self._first()
         return self._padding.planned(self._joined([self._arrays(0, number, first)]), self._source._describe(number))
+
+    def _first(self) -> tuple[int, Any]:
+        return self._source._single(np.zeros(1, np.int64))[0]
 
     def _describe(self, number: int) -> str:
         return f"{_CALLER}: row {number}"

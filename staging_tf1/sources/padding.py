@@ -22,8 +22,6 @@ _CALLER = "pad()"
 
 
 class _Component(NamedTuple):
-    """How one component is padded."""
-
     path: str
     spec: ArraySpec
     # For each dimension, whether sizes may differ.

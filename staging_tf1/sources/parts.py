@@ -41,7 +41,6 @@ class Combination(RecordSource):
         self._set_up(num_records, options, arrangement=arrangement)
 
     def content_sample(self) -> Content:
-        """See `RecordSource.content_sample`."""
         return {
             f"{named} of source {number}": sample
             for number, part in enumerate(self._parts)

@@ -143,7 +143,6 @@ class RecordSource(Composable):
         return list(zip(numbers.tolist(), rows_of(self._gathered(numbers)), strict=True))
 
     def _describe(self, number: int) -> str:
-        """Name a record, for messages."""
         return f"{self._owner}: record {number}"
 
     def _read_files(self) -> list[ReadFile]:
@@ -181,7 +180,6 @@ class RecordSource(Composable):
     # What sources made of this one read. Places are those among the chosen records.
 
     def _fetch(self, places: Records) -> Any:
-        """Gather chosen records."""
         return self._gathered(self._batching.chosen.numbers(places))
 
     def _single(self, places: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:
@@ -194,7 +192,6 @@ class RecordSource(Composable):
         return self._read_single(numbers) if len(numbers) else []
 
     def _gathered(self, numbers: Records) -> Any:
-        """Gather records by number. Raises SpecError unless there is one row for each."""
         batch = self.gather(numbers)
         if self._rows_are_records:
             self._check_rows(batch, count_of(numbers))
@@ -326,11 +323,9 @@ class RecordSource(Composable):
         return bool(self._batching.left_out)
 
     def is_left_out(self, index: int) -> bool:
-        """Whether `without` has left out all records of batch `index`. See `Source.is_left_out`."""
         return self._batching.is_left_out(self._checked_index(index))
 
     def batch(self, index: int) -> Any:
-        """Return batch `index`, counted from 0 over all epochs. See `Source.batch`."""
         index = self._checked_index(index)
         batch, batches = self._read_batch(index), self._batching
         if batches.options.transform is None:
@@ -355,7 +350,6 @@ class RecordSource(Composable):
         return arguments.index_below(self._owner, index, self.num_batches)
 
     def shard(self: _Source, index: int, count: int) -> _Source:
-        """Return the source of every `count`-th record, starting with record `index`. See `Source.shard`."""
         index, count = arguments.shard(self._owner, (index, count), self.num_records)
         own_index, own_count = self._batching.shard
         whole = own_index + own_count * index, own_count * count

@@ -65,11 +65,9 @@ class SequenceSource(RecordSource):
         self._set_up(len(sequence), Options(1, shuffle, seed, epochs, shard, transform=transform))
 
     def record_spec(self, batch_dim: int | None) -> Any:
-        """Return the spec of the first batch, whose number of rows may vary. See `RecordSource.record_spec`."""
         return infer_spec(self._first(), self._owner)
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
-        """Read one batch. See `RecordSource.gather`."""
         number = int(numbers_of(records)[0])
         with self._lock:
             batch = self._sequence[number]
@@ -78,7 +76,6 @@ class SequenceSource(RecordSource):
         return aligned_batch(batch, f"{self._owner}: batch {number}")
 
     def content_sample(self) -> Content:
-        """See `RecordSource.content_sample`."""
         return content_of_items(self._sequence)
 
     @property

@@ -94,7 +94,6 @@ def stack_records(
 
 
 def _fixed(spec: ArraySpec) -> tuple[int, ...]:
-    """The shape of one record, which is fully known."""
     return tuple(dim or 0 for dim in (spec.shape or ())[1:])
 
 

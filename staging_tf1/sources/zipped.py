@@ -61,11 +61,9 @@ class Zipped(Combination):
         self._combine(parts, parts[0].num_records, options)
 
     def record_spec(self, batch_dim: int | None) -> Any:
-        """Return the specs of all sources, in one structure. See `RecordSource.record_spec`."""
         return named_by_path(map_structure(lambda part: part.record_spec(batch_dim), self._sources))
 
     def gather(self, records: np.ndarray[Any, Any] | slice) -> Any:
-        """Gather the records of all sources. See `RecordSource.gather`."""
         return map_structure(lambda part: part._fetch(records), self._sources)
 
     def _read_single(self, numbers: np.ndarray[Any, Any]) -> list[tuple[int, Any]]:

@@ -85,7 +85,7 @@ def flatten_with_paths(structure: Any) -> list[tuple[str, Any]]:
     >>> flatten_with_paths({"obs": {"pixels": 1}, "action": (2, 3)})
     [('action[0]', 2), ('action[1]', 3), ('obs.pixels', 1)]
     """
-    leaves = list(_walk(structure, ""))
+    leaves = flatten_up_to(structure, structure)
     _check_paths([path for path, _ in leaves])
     return leaves
 
@@ -94,14 +94,6 @@ def _check_paths(paths: list[str]) -> None:
     if len(set(paths)) < len(paths):
         twice = next(path for path in paths if paths.count(path) > 1)
         raise SpecError(f"two components have the path {twice!r}, their name in messages and cast=. Rename a key.")
-
-
-def _walk(structure: Any, path: str) -> Iterator[tuple[str, Any]]:
-    if not is_structure(structure):
-        yield path, structure
-        return
-    for key, child in _children(structure):
-        yield from _walk(child, _join(path, key))
 
 
 def _children(structure: Any) -> Iterable[tuple[str | int, Any]]:
@@ -205,19 +197,18 @@ def _walk_up_to(spec: Any, value: Any, path: str, owner: str) -> Iterator[tuple[
 
 
 def _check_keys(spec: Mapping[Any, Any], value: Any, path: str, owner: str) -> None:
+    if isinstance(value, Mapping) and value.keys() == spec.keys():
+        return
     where = f"{owner}: {component_name(path)}"
     expected = _listed_keys(_sorted_keys(spec))
     if not isinstance(value, Mapping):
         raise SpecError(f"{where} got {kind_of(value)}, expected a dict with the {expected}.")
-    missing = [key for key in _sorted_keys(spec) if key not in value]
-    extra = [key for key in value if key not in spec]
-    if missing or extra:
-        parts = [
-            f"{verb} {_listed_keys(keys)}"
-            for verb, keys in (("lacks the", missing), ("has the unknown", extra))
-            if keys
-        ]
-        raise SpecError(f"{where} {' and '.join(parts)}; expected the {expected}.")
+    odd = {
+        "lacks the": [key for key in _sorted_keys(spec) if key not in value],
+        "has the unknown": [key for key in value if key not in spec],
+    }
+    parts = [f"{verb} {_listed_keys(keys)}" for verb, keys in odd.items() if keys]
+    raise SpecError(f"{where} {' and '.join(parts)}; expected the {expected}.")
 
 
 def _listed_keys(keys: list[Any]) -> str:

@@ -238,7 +238,6 @@ def _is_the_same(theirs: Any, ours: np.dtype[Any]) -> bool:
 
 
 def _cure(value: Any) -> str:
-    """Suggest a conversion, based on the methods that `value` has."""
     for part, cure in _COMPOSITE_CURES.items():
         if hasattr(value, part):
             return cure
@@ -259,7 +258,6 @@ def is_of_tensorflow(value: Any) -> bool:
 
 
 def _is_python(value: Any) -> bool:
-    """Whether `value` is a number or string, or a list of them."""
     if isinstance(value, (list, tuple)):
         return _PYTHON_TYPES.issuperset(map(type, value)) or all(map(_is_python, value))
     return isinstance(value, _PYTHON_VALUES)

@@ -26,7 +26,6 @@ def copied(batch: Any) -> list[tuple[str, np.ndarray[Any, Any]]]:
 
 
 def _arrays_in(leaf: Any) -> list[Any]:
-    """Return the arrays that a component consists of: one, or those of a composite."""
     return arrays_of(as_composite(leaf) if is_composite(leaf) else leaf)
 
 
@@ -115,7 +114,6 @@ def read_in_processes(source: Source, reference: list[Any], trial: Trial, proces
 
 
 def _in_threads(threads: int, read: Callable[[int], None]) -> None:
-    """Call `read` with the number of each of several threads, and raise the first of their exceptions."""
     failures: list[BaseException] = []
 
     def guarded(thread: int) -> None:

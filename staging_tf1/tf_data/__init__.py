@@ -113,8 +113,6 @@ def _spec_of(dataset: Any, caller: str) -> Any:
 
 
 class _Copy:
-    """A dataset of a graph, copied to another graph."""
-
     def __init__(self, variant: Any, element_spec: Any, caller: str) -> None:
         home = variant.graph
         nodes = _behind([variant.op])
@@ -162,7 +160,6 @@ class _Copy:
 
 
 def _behind(ops: Sequence[Any]) -> set[Any]:
-    """Return the ops and everything that they depend on."""
     reached, todo = set(ops), list(ops)
     while todo:
         op = todo.pop()

@@ -60,7 +60,6 @@ def _is_missing(path: str, data: CacheInput, if_changed: str, log: bool = False)
 
 
 def _write(path: str, new: str, data: CacheInput, limit: int | None, progress: bool) -> None:
-    """Write all files of the cache at `path` into a new folder."""
     total, most = data.total or limit, limit or INT64_MAX
     bar = tqdm_bar(
         progress and is_terminal(),

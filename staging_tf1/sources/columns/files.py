@@ -308,7 +308,6 @@ class MappedArray:
 
 
 def _checksum(file: IO[bytes]) -> int:
-    """Return the checksum of the rest of a file."""
     crc32 = 0
     while data := file.read(_BUFFER_BYTES):
         crc32 = zlib.crc32(data, crc32)

@@ -60,12 +60,10 @@ def _beside(path: str, suffix: str) -> str:
 
 
 def _building(path: str) -> str:
-    """The folder in which the cache of `path` is built."""
     return _beside(path, ".building")
 
 
 def _replaced(path: str) -> str:
-    """The folder of a cache that another one replaces."""
     return _beside(path, ".replaced")
 
 

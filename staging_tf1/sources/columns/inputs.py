@@ -202,7 +202,6 @@ def _order_key(source: Source) -> dict[str, int | str]:
 
 
 def _in_order(source: RecordSource) -> RecordSource:
-    """Return the source of the same records, once, in their own order."""
     if source._batching.layout is not None or isinstance(source._batching.arrangement, (Grouping, Sampling)):
         how = "drawn by weights" if isinstance(source._batching.arrangement, Sampling) else "arranged by_length()"
         raise ValueError(
@@ -264,7 +263,6 @@ def _rank(shape: tuple[int | None, ...]) -> tuple[None, ...]:
 
 
 def _spec_text(spec: Any, dims_of: Callable[[Any], Any]) -> str:
-    """Describe components, with the dimensions that `dims_of` returns for a shape."""
     described = []
     for path, leaf in flatten_with_paths(spec):
         dims = None if leaf.shape is None else dims_of(leaf.shape)

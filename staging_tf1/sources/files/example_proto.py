@@ -83,7 +83,6 @@ def _as_bytes(value: Any) -> bytes:
 
 
 def _field(number: int, payload: bytes) -> bytes:
-    """Encode a length-delimited field."""
     return bytes([number << 3 | 2]) + _varint(len(payload)) + payload
 
 
