@@ -145,18 +145,14 @@ def _symbolic() -> Any:
         return tf.constant([1.0, 2.0])
 
 
-def _endless() -> Any:
-    nest: list[Any] = [np.zeros(2)]
-    nest.append(nest)
-    return nest
-
-
 _FLOATS = [("x", "<f4"), ("y", "<f4")]
 
 # The name of a value, the function that makes it, and the words that the message must contain.
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "masked": (_masked, "got a masked array, and a tensor has no mask: .* array\\.filled\\(value\\)"),
     "without a masked value": (lambda: np.ma.array([1.0, 2.0]), "got a masked array"),
+    "masked in a list": (lambda: [_masked(), _masked()], "got a masked array"),
+    "masked by its __array__": (lambda: Tensor(_masked()), "got a masked array"),
     "matrix": (_matrix, "got a np\\.matrix, .* np\\.asarray\\(matrix\\)"),
     "structured": (
         lambda: np.zeros(2, _FLOATS),
@@ -290,27 +286,6 @@ def test_a_transform_may_give_its_aligned_memory_in_the_other_byte_order() -> No
     assert batch.dtype.isnative and batch.tolist() == [1, 2]
 
 
-def test_masks_are_found_in_lists() -> None:
-    with pytest.raises(SpecError, match="got a masked array"):
-        as_array([_masked(), _masked()], None, "x")
-    with pytest.raises(SpecError, match="got a masked array"):
-        as_array([1.0, np.ma.masked], None, "x")
-    with pytest.raises(SpecError, match="got a masked array"):
-        _put([[1.0, 2.0], _masked()])
-
-
-class Variable:
-    """Like a netCDF variable, whose `__array__` may return a masked array."""
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        return _masked()
-
-
-def test_a_mask_that_array_brings_is_found() -> None:
-    with pytest.raises(SpecError, match="got a masked array"):
-        as_array(Variable(), None, "x")
-
-
 @pytest.mark.parametrize(
     ("value", "dtype"),
     [
@@ -331,16 +306,6 @@ def test_a_mask_that_array_brings_is_found() -> None:
 def test_what_is_just_as_exact_is_converted(value: Any, dtype: Any) -> None:
     array = as_array(value, None, "x")
     assert type(array) is np.ndarray and array.dtype == dtype and array.dtype.isnative
-
-
-def test_a_memmap_is_read_and_an_attribute_does_no_harm(tmp_path: Path) -> None:
-    mapped = np.memmap(tmp_path / "x.bin", ">i4", "w+", shape=(4, 2))
-    mapped[...] = np.arange(8).reshape(4, 2)
-    for shuffle in (False, True):
-        source = ArraySource(mapped, batch_size=4, shuffle=shuffle, seed=1)
-        assert source.spec == ArraySpec((4, 2), np.int32)
-        assert np.array_equal(source.batch(0), mapped[source.record_ids(0)]) and source.batch(0).dtype == np.int32
-    assert np.shares_memory(as_array(mapped.view("<i4"), None, "x"), mapped)
 
 
 def test_trailing_zero_bytes_of_python_strings_stay() -> None:
@@ -462,7 +427,7 @@ def nested(depth: int, leaf: Any, kind: type) -> Any:
 
 
 @pytest.mark.parametrize("kind", [dict, list])
-@pytest.mark.parametrize("depth", [330, 500, 5000])
+@pytest.mark.parametrize("depth", [330, 5000])
 def test_a_deep_nest_is_delivered_or_refused(kind: type, depth: int, tmp_path: Path) -> None:
     record = nested(depth, np.arange(3), kind)
     ways: dict[str, Callable[[], Any]] = {
@@ -479,25 +444,8 @@ def test_a_deep_nest_is_delivered_or_refused(kind: type, depth: int, tmp_path: P
                 way()
         except (RecursionError, SpecError):
             refused.add(name)
-    # From Python 3.12 on, code in C does not count for the limit of recursion, so some or all reach 500 levels.
     assert depth < 5000 or refused == ways.keys()
     assert (tmp_path / "cache").exists() == ("cached" not in refused)
-
-
-def test_a_nest_that_contains_itself_is_refused() -> None:
-    endless = _endless()
-    for way in (
-        lambda: ArraySource(endless, batch_size=1),
-        lambda: as_source([endless]).resolve_spec(),
-        lambda: ArraySource(np.zeros(2), batch_size=1, transform=lambda batch: endless).batch(0),
-        lambda: conform(ArraySpec(None, np.float64), endless),
-        lambda: _put(endless),
-        lambda: staging.staged(endless),
-        lambda: GeneratorSource([], spec=endless),
-        lambda: _by_source(endless, gives_away=False),
-    ):
-        with tf.Graph().as_default(), pytest.raises((RecursionError, SpecError)):
-            way()
 
 
 @pytest.mark.parametrize("nest", [{"a.b": 1, "a": {"b": 2}}, {"a[0]": 1, "a": (2,)}, {"": {"a": 1}, "a": 2}])
@@ -533,15 +481,6 @@ def test_a_dtype_without_tensors_is_refused_where_it_is_declared() -> None:
         staging.staged(GeneratorSource([np.zeros(2)], spec=ArraySpec((None,), "M8[s]")))
 
 
-def test_small_dtypes_cannot_be_queued_by_the_record() -> None:
-    batch = np.zeros((2, 3), ml_dtypes.float8_e5m2)
-    with (
-        tf.Graph().as_default(),
-        pytest.raises(SpecError, match=r"the batch is float8_e5m2 \[\?, 3\], .* whole batches"),
-    ):
-        staging.CustomRunner([batch], batch_size=2)
-
-
 @pytest.mark.parametrize(
     "buffer",
     [
@@ -563,12 +502,3 @@ def test_a_buffer_that_is_written_again_changes_no_batch_that_was_taken(buffer: 
     memory = np.asarray(buffer)
     memory[...] = b"later" if memory.dtype == object else 7
     assert as_array(taken.batch["x"], None, "x").tolist() == before != as_array(buffer, None, "x").tolist()
-
-
-def test_a_second_batch_in_the_other_byte_order_is_converted_too() -> None:
-    batches = [np.arange(3, dtype="<i4"), np.arange(3, dtype=">i4")]
-    for order in (batches, batches[::-1]):
-        with tf.Graph().as_default():
-            got = staging.staged(GeneratorSource(order))
-            with staging.StagingSession() as session:
-                assert [session.run(got).tolist() for _ in range(2)] == [[0, 1, 2]] * 2

@@ -81,13 +81,7 @@ def test_an_element_that_a_failed_step_staged_keeps_its_count(graph: Any, kept_i
     assert got == GOOD
 
 
-def test_who_skips_nothing_feeds_and_counts_no_more_than_before(graph: Any) -> None:
-    staging.staged(Numbers(4))
-    sink = pipelines_of(graph)[0].sinks[0]
-    assert sink.put.stamp is None and sink.queue.dtypes == [value.dtype for value in sink.put.values]
-    assert not [op for op in graph.get_operations() if op.type == "PlaceholderWithDefault"]
-
-
+@pytest.mark.thinned
 @pytest.mark.parametrize("towers", [1, 2])
 @pytest.mark.parametrize("stops", [(1,), (3,), (6,), (3, 3)])
 def test_a_loop_in_lockstep_that_catches_errors_resumes_behind_its_last_batch(

@@ -98,7 +98,7 @@ def _killed_after(folder: Path, kind: str, steps: int, fork_server: ForkServer) 
 
 
 @pytest.mark.timeout(1500)  # Grain's workers are new processes
-@pytest.mark.slow_cases("iter")  # the other kind has workers besides
+@pytest.mark.slow  # test_resume.py resumes streams with a state, test_kill9.py kills runs
 @pytest.mark.parametrize("kind", ["iter", "workers"])
 def test_killed_and_started_again(fork_server: ForkServer, tmp_path: Path, kind: str) -> None:
     pytest.importorskip("grain")

@@ -73,26 +73,6 @@ def test_what_is_given_away_is_fresh_and_aligned() -> None:
     assert source.gives_away and source.bytes_per_batch == 3 * (6 + 4)
 
 
-def test_a_shard_reads_only_its_own_records(tmp_path: Path) -> None:
-    rows = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=np.int64, shape=(30, 512))
-    rows[...] = np.arange(30)[:, None]
-    for shuffle in (False, True):
-        shard = ArraySource(rows, batch_size=4, epochs=1, shuffle=shuffle, seed=1, shard=(1, 3))
-        read = np.concatenate([shard.batch(k)[:, 0] for k in range(3)])
-        ids = np.concatenate([shard.record_ids(k) for k in range(3)])
-        assert read.tolist() == ids.tolist() and len(ids) == 10
-        assert shuffle or ids.tolist() == list(range(1, 30, 3))
-
-
-def test_shards_of_shards_are_shards() -> None:
-    source = ArraySource(np.arange(17), batch_size=20, epochs=1, shuffle=True, seed=9)
-    parts = [source.shard(i, 2).shard(j, 3).batch(0) for i in range(2) for j in range(3)]
-    assert sorted(np.concatenate(parts).tolist()) == list(range(17))
-    assert {len(part) for part in parts} <= {2, 3}
-    same = ArraySource(np.arange(17), batch_size=20, epochs=1, shuffle=True, seed=9, shard=(1, 6))
-    assert np.array_equal(source.shard(1, 6).batch(0), same.batch(0))
-
-
 def test_views_memmaps_and_fortran_order_are_read_as_they_are(tmp_path: Path) -> None:
     base = np.arange(60).reshape(10, 6)
     np.save(tmp_path / "a.npy", base)
@@ -180,12 +160,6 @@ def test_a_transform_gets_fresh_arrays_and_its_own_random_numbers() -> None:
     assert arrays["image"][0, 0, 0] == 0
 
 
-def test_a_transform_of_the_batch_alone_draws_nothing() -> None:
-    source = ArraySource(np.arange(8), batch_size=4, transform=lambda batch: batch * 2)
-    assert source.batch(1).tolist() == [8, 10, 12, 14]
-    assert source.seed is None and source.fingerprint()["seed"] == -1
-
-
 def test_a_transform_that_keeps_its_buffer_does_no_harm_or_is_refused() -> None:
     plain = np.zeros(4, np.int64)
 
@@ -210,56 +184,6 @@ def test_a_transform_that_keeps_its_buffer_does_no_harm_or_is_refused() -> None:
 _TEN = np.arange(10)
 
 
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({}, r" got \{\}, which holds no array\. Pass a dict, a tuple or one array\.$"),
-        (np.zeros((0, 3)), r" got no records: the array is float64 \[0, 3\]\.$"),
-        ({"x": _TEN, "y": _TEN[:4]}, r" got arrays of different lengths: component 'x' has 10, component 'y' has 4\."),
-        (
-            {"x": np.array([[1], [1, 2]], object)},
-            r": component 'x' got an array of Python objects \(the first has type",
-        ),
-        ((_TEN, np.float32(1)), r": component \[1\] is one number, expected an array with one row per record\.$"),
-        ([[1, 2], [3]], r": the array got a list of 2 that cannot be converted to an array: "),
-    ],
-)
-def test_bad_arrays_are_refused(arrays: Any, message: str) -> None:
-    with pytest.raises(SpecError, match=rf"^ArraySource{message}"):
-        ArraySource(arrays, batch_size=2)
-
-
-# What options mean together. What each alone may be is in `test_arguments.py`.
-REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
-    (
-        {"batch_size": 0},
-        ValueError,
-        r"got batch_size=0, expected a whole number from 1 to 2147483647 \(records in a ba",
-    ),
-    ({"shard": (10, 11)}, ValueError, r"got shard=\(10, 11\), which would be empty: 10 records are divided into 11 sh"),
-    ({"batch_size": 11, "drop_remainder": True}, ValueError, r": batch_size=11 is larger than the 10 records, so drop"),
-    (
-        {"batch_size": 6, "drop_remainder": True, "shard": (1, 2)},
-        ValueError,
-        r": batch_size=6 is larger than the 5 rec",
-    ),
-    (
-        {"transform": lambda: None},
-        TypeError,
-        r": transform <lambda>\(\) must take \(batch\) or \(batch, rng\): the arr",
-    ),
-    ({"batch_size": 2**31 - 1, "across_epochs": True}, ValueError, r"got batch_size=2147483647 with across_epochs=Tru"),
-]
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"), REFUSED, ids=lambda value: value[:40] if isinstance(value, str) else None
-)
-def test_options_that_leave_no_batch_are_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=rf"^ArraySource ?{message}"):
-        ArraySource(_TEN, **{"batch_size": 2, **options})
-
-
 def test_there_is_no_batch_beyond_the_end() -> None:
     source = ArraySource(_TEN, batch_size=4, epochs=2)
     with pytest.raises(IndexError, match=r"^ArraySource: batch 6 is out of range \(0 to 5\)\.$"):
@@ -273,13 +197,6 @@ def test_a_transform_that_returns_no_arrays_is_refused() -> None:
     message = r"^ArraySource: transform's component 'x' got a NoneType, expected an array\.$"
     with pytest.raises(SpecError, match=message):
         source.batch(0)
-
-
-def test_a_hundred_million_records_cost_no_more_than_their_batch(tmp_path: Path) -> None:
-    rows = np.memmap(tmp_path / "big.bin", np.uint8, "w+", shape=(10**8, 4))  # a sparse file
-    source = ArraySource(rows, batch_size=128, shuffle=True, seed=1)
-    assert source.batch(10**6).shape == (128, 4)
-    assert source.batches_per_epoch == 781_250
 
 
 def test_the_shuffle_quality_example_says_what_it_promises(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -31,12 +29,16 @@ def test_more_files_than_are_held_open(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(source._files._open._open) == 2  # type: ignore[attr-defined]
 
 
-def _flip(path: str, place: int) -> None:
-    data = bytearray(Path(path).read_bytes())
-    data[place] ^= 1
-    status = os.stat(path)
-    Path(path).write_bytes(data)
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+def test_the_package_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "array_record.python.array_record_module", None)
+    for named, call in {
+        "ArrayRecordSource": lambda: ArrayRecordSource(sys.executable, batch_size=1),
+        "write_array_records": lambda: staging.sources.write_array_records([b""], "nowhere"),
+    }.items():
+        with pytest.raises(
+            ImportError, match=rf"^{named} needs array-record\. Install it: pip install 'staging-tf1\[a"
+        ):
+            call()
 
 
 def test_files_of_corrupt_records_only(tmp_path: Path) -> None:
@@ -89,16 +91,6 @@ def test_groups_are_warned_of_where_they_cost(tmp_path: Path) -> None:
     ArrayRecordSource(path, batch_size=4)
 
 
-def test_many_threads_share_one_reader(tmp_path: Path) -> None:
-    records = [number.to_bytes(4, "little") * 50 for number in range(500)]
-    path = written(FORMAT, tmp_path / "a", records, "group_size:1")
-    source = ArrayRecordSource(path, batch_size=8, shuffle=True, seed=1, epochs=8)
-    numbers = range(source.num_batches or 0)
-    with ThreadPoolExecutor(6) as pool:
-        read = [batch.tolist() for batch in pool.map(source.batch, numbers)]
-    assert read == [[records[i] for i in source.record_ids(number)] for number in numbers]
-
-
 def test_the_command_checks_array_record_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(FORMAT, tmp_path / "a", records_of(10))
     assert cli.main([path]) == 0
@@ -109,19 +101,3 @@ def test_the_command_checks_array_record_files(tmp_path: Path, capsys: pytest.Ca
     found = ("10 records", "10 records, 0 corrupt", "10 records, 1 corrupt")
     assert said.out == "".join(f"{path}: {each}, an ArrayRecord file with its own index\n" for each in found)
     assert f"staging-tf1 index: {path}: record 1, at byte " in said.err
-
-
-def test_the_package_is_imported_only_when_it_is_used() -> None:
-    code = (
-        "import sys; sys.modules['array_record'] = None\n"
-        "from staging_tf1.sources import ArrayRecordSource, write_array_records\n"
-        "for call in (lambda: ArrayRecordSource(sys.executable, batch_size=1),\n"
-        "             lambda: write_array_records([b''], 'nowhere')):\n"
-        "    try: call()\n"
-        "    except ImportError as error: print(error)\n"
-    )
-    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    assert said == (
-        "ArrayRecordSource needs array-record. Install it: pip install 'staging-tf1[arrayrecord]'\n"
-        "write_array_records needs array-record. Install it: pip install 'staging-tf1[arrayrecord]'\n"
-    )

@@ -174,7 +174,7 @@ def test_the_others_keep_their_places_in_every_layout(make: Any) -> None:
     testing.assert_deterministic(found, threads=3)
     # This module imports TensorFlow, so processes get a function that is not defined here.
     if make is not source:
-        testing.assert_works_in_processes(make([0, 5, 6], parse_fn=int))
+        testing.assert_works_in_processes(make([0, 5, 6], parse_fn=int), processes=1)
     for layout in (found.pad(), found.ragged(), found.with_options(batch_size=3)):
         kept = [n for batch in layout.batches() for n in batch["n"].tolist()]
         assert sorted(kept) == sorted({*range(20)} - {0, 5, 6})

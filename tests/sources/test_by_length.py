@@ -62,18 +62,6 @@ def test_parsed_records_of_files_are_padded(tmp_path: Any) -> None:
     assert source.pad().batch(0).tolist() == [[97, 0, 0], [98, 99, 100], [101, 102, 0]]
 
 
-def test_corrupt_records_are_left_out_of_padded_batches(tmp_path: Any) -> None:
-    path = str(tmp_path / "w.tfrecord")
-    write_tfrecords([b"a", b"bcd", b"ef"], path)
-    with open(path, "r+b") as file:
-        file.seek(12)
-        file.write(b"x")
-    source = TFRecordSource(
-        path, batch_size=1, parse_fn=lambda r: np.frombuffer(r, np.uint8), skip_corrupt=True, epochs=1
-    )
-    assert [batch.tolist() for batch in source.pad().batches()] == [[], [[98, 99, 100]], [[101, 102]]]
-
-
 def test_compositions_are_padded_as_one() -> None:
     both = concatenate([ragged(3), ragged(6)]).pad()
     assert both.batch(2)["tokens"].tolist() == [[0, 1, 2, 0, 0], [0, 1, 2, 3, 0], [0, 1, 2, 3, 4]]

@@ -31,7 +31,6 @@ from staging_tf1.sources import (
 )
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.spec import flatten, flatten_with_paths
-from staging_tf1.tf_data import Elements
 
 Renamed = collections.namedtuple("Renamed", ["a", "class"], rename=True)  # type: ignore[misc]
 Point = collections.namedtuple("Point", ["x", "y"])
@@ -285,8 +284,6 @@ def collated(start: int = 0) -> RecordSource:
 
 
 SOURCES: dict[str, Callable[[], Any]] = {
-    "take": lambda: arrays(0, 10).take(7),
-    "skip": lambda: arrays(0, 10).skip(3),
     "split": lambda: arrays(0, 10).split(0.6, seed=1)[0],
     "shard": lambda: arrays(0, 10).shard(1, 3),
     "transform": lambda: arrays(0, 10).with_options(transform=lambda batch: batch * 2),
@@ -294,8 +291,6 @@ SOURCES: dict[str, Callable[[], Any]] = {
     "zipped": lambda: zip_records((arrays(0, 9), arrays(100, 9))),
     "collate": collated,
     "shard of collate": lambda: collated().shard(1, 3),
-    "concatenation of collate": lambda: concatenate([arrays(0, 5), collated()]),
-    "zipped with collate": lambda: zip_records((arrays(0, 10), collated())),
     "mixture with collate": lambda: mix([arrays(0, 10), collated()], seed=1),
     "mixture": mixture,
     "shard of a mixture": lambda: mixture().shard(1, 2),
@@ -369,7 +364,6 @@ class Dataset:
 WAYS: dict[str, Callable[[Dataset], Any]] = {
     "map-style": lambda data: data,
     "source": lambda data: MapSource(data, batch_size=2, epochs=1),
-    "concatenation": lambda data: concatenate([MapSource(data, batch_size=2, epochs=1)]),
 }
 
 
@@ -387,14 +381,6 @@ def test_few_large_records_are_read_at_once(way: str, tmp_path: Path) -> None:
 # Datasets of tf.data.
 
 
-def test_few_strings_of_a_dataset_are_fetched_at_once() -> None:
-    def most(value: Any) -> int:
-        elements = Elements(tf2.data.Dataset.from_tensors(value).repeat(300), "cached()")
-        return max(len(batch) for batch, _ in elements.blocks(None))
-
-    assert most("text") <= 8 and most(1) == 256
-
-
 def test_a_dataset_of_a_graph_is_read_without_a_trace_in_the_graph(tmp_path: Path) -> None:
     with tf.Graph().as_default() as graph:
         # No CPU of this process has this name.
@@ -408,14 +394,6 @@ def test_a_dataset_of_a_graph_is_read_without_a_trace_in_the_graph(tmp_path: Pat
         before = graph.as_graph_def().SerializeToString(deterministic=True)
         assert cached(dataset, tmp_path / "cache", batch_size=5).batch(0).tolist() == [1, 12, 23, 34, 45]
         assert graph.as_graph_def().SerializeToString(deterministic=True) == before
-
-
-def test_an_eager_dataset_is_read_within_a_graph(tmp_path: Path) -> None:
-    variable = tf2.Variable(3, dtype=tf.int64)
-    dataset = tf2.data.Dataset.range(5).map(lambda x: x + variable)
-    with tf.Graph().as_default() as graph:
-        assert cached(dataset, tmp_path / "cache", batch_size=5).batch(0).tolist() == [3, 4, 5, 6, 7]
-        assert not tf.executing_eagerly() and graph.get_operations() == []
 
 
 def test_dimensions_that_a_dataset_leaves_open_may_differ(tmp_path: Path, graph: Any) -> None:

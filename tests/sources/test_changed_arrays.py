@@ -52,11 +52,9 @@ def test_a_file_that_was_replaced_or_removed_stays_as_it_was_mapped(tmp_path: Pa
 
 
 @pytest.mark.parametrize("change", ["replaced", "removed"])
-@pytest.mark.parametrize("composed", [False, True])
-def test_no_worker_reads_another_file_than_the_program(tmp_path: Path, change: str, composed: bool) -> None:
-    source: Any = ArraySource(stored(tmp_path / "x.npy"), batch_size=4)
-    if composed:
-        source = concatenate([source, ArraySource(np.arange(8), batch_size=4)])
+def test_no_worker_reads_another_file_than_the_program(tmp_path: Path, change: str) -> None:
+    part = ArraySource(stored(tmp_path / "x.npy"), batch_size=4)
+    source = concatenate([part, ArraySource(np.arange(8), batch_size=4)])
     if change == "replaced":
         stored(tmp_path / "x.npy", first=9000)
     else:

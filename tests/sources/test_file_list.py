@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -176,7 +175,6 @@ def test_an_exact_resume_with_other_files_is_refused(tmp_path: Path, change: str
 # What differs beside the files: options of the source, and of `staged()`.
 OTHER_LAYOUTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "batch size": (dict(batch_size=1), {}),
-    "remainder": (dict(drop_remainder=True), {}),
     "towers": ({}, dict(devices=["/cpu:0"] * 3)),
     "dynamic shares": ({}, dict(share="dynamic")),
 }
@@ -198,16 +196,6 @@ def test_the_files_are_compared_under_another_layout_too(tmp_path: Path, layout:
 
 
 # Names
-
-
-def test_equal_names_in_different_folders_are_told_apart(tmp_path: Path) -> None:
-    files = {"cats/1": 3, "dogs/1": 3, "2": 3}
-    swapped = {"dogs/1": 3, "cats/1": 3, "2": 3}
-    first, other = tfrecords(tmp_path / "a", files), tfrecords(tmp_path / "b", swapped)
-    assert first.fingerprint() != other.fingerprint()
-    shutil.move(tmp_path / "a", tmp_path / "moved")
-    paths = [str(tmp_path / "moved" / name) for name in files]
-    assert TFRecordSource(paths, batch_size=2, parse_fn=int).fingerprint() == first.fingerprint()
 
 
 @pytest.mark.parametrize(

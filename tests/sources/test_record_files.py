@@ -310,14 +310,6 @@ def test_files_that_are_not_there_or_hold_nothing_are_named(form: Format, tmp_pa
             form.source(list(files) if files == () else files, batch_size=1)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_named(form: Format, tmp_path: Path) -> None:
-    path = written(form, tmp_path / "a", records_of(3))
-    os.chmod(path, 0)
-    with pytest.raises(RecordFileError, match=rf"^{form.file} {path} cannot be opened: Permission denied\.$"):
-        form.source(path, batch_size=1)
-
-
 # Options that exclude each other. What each alone may be is in `test_arguments.py`.
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"features": {}, "parse_fn": len}, r"both features= and parse_fn=\. features= parses in the graph, parse_fn= in"),
@@ -325,6 +317,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"cache_bytes": 9, "as_uint8": True}, r"as_uint8= and cache_bytes=\. The "),
     ({"features": {}, "transform": lambda batch: batch}, r"features= and transform=\. "),
     ({"shard": (10, 11)}, r"shard=\(10, 11\), which would be empty: 10 records are divided"),
+    ({"local_cache_bytes": 5}, r"local_cache_bytes= without local_cache=\. Name the folder of the copies\."),
 ]
 
 

@@ -121,16 +121,16 @@ RECORDS: list[tuple[Make, str]] = [
     (lambda: TEXTS.ragged({"wrds": 1}), "unknown component 'wrds', expected one of ['label', 'w"),
     (
         lambda: TEXTS.ragged(2),
-        "component 'words' has fewer dimensions than the 2 that ragged(rank=2) makes ragged. Name",
+        "component 'words' got an int as a row, expected a list or array. ragged() was told that",
     ),
     (lambda: mapped(np.zeros(3)).ragged(2), "record 0: the batch has fewer dimensions than the 2 that ragged(rank=2)"),
-    (lambda: mapped(np.zeros((1, 2)), np.zeros(3)).ragged(2), "expected a list or array of rows, because ragged() was"),
+    (lambda: mapped(np.zeros((1, 2)), np.zeros(3)).ragged(2), "as a row, expected a list or array. ragged() was told"),
     (
         lambda: mapped(RaggedValue([1], [0, 1])).ragged(),
         "is ragged itself: 2 dimensions vary, expected at most 1. Name",
     ),
     (lambda: mapped(SparseValue([[0]], [1], [1])).ragged(), "It stands for a whole batch. Make it dense"),
-    (lambda: mapped(3).ragged({"": 1}), "has fewer dimensions than the 1 that ragged(rank={'': 1}) makes ragged"),
+    (lambda: mapped(3).ragged({"": 1}), "got an int as a row, expected a list or array. ragged() was told that 1"),
     (lambda: mapped([], [1]).ragged(), "is an empty list, which has no dtype"),
     (
         lambda: mapped([1], [1.5]).ragged(),
@@ -138,7 +138,7 @@ RECORDS: list[tuple[Make, str]] = [
     ),
     (lambda: mapped(np.zeros(1), np.zeros(1, "f")).ragged(), "the batch has float32 [1], but float64 [?] in the first"),
     (lambda: mapped(np.zeros((1, 2)), np.zeros((1, 3))).ragged(), "but float64 [?, 2] in the first record. Convert or"),
-    (lambda: mapped([1], 1).ragged(), "has int64 [], but int64 [?] in"),
+    (lambda: mapped([1], 1).ragged(), "got an int as a row, expected a list or array."),
     (lambda: mapped({"a": [1]}, [1]).ragged(), "got a list of 1, expected a"),
     (
         lambda: mapped({"a": [1], "b": [1]}, {"a": [1], "b": [1, 2]}).ragged({"a": 1}),
@@ -217,6 +217,29 @@ CALLS: list[tuple[Make, type[Exception], str]] = [
     (lambda: MIXED.take(1), ValueError, "take() comes after mix()"),
     (lambda: SequenceSource([[1]]).pad(), ValueError, "whose elements are batches, expected a source with"),
     (lambda: SequenceSource([[1]]).with_options(batch_size=2), ValueError, "got batch_size=, but the dataset makes"),
+    # Arrays, and options together.
+    (lambda: of({}), SpecError, "ArraySource got {}, which holds no array. Pass a dict, a tuple or one array."),
+    (lambda: of(np.zeros((0, 3))), SpecError, "ArraySource got no records: the array is float64 [0, 3]."),
+    (lambda: of({"x": [1, 2], "y": [1]}), SpecError, "arrays of different lengths: component 'x' has 2, component 'y'"),
+    (
+        lambda: of({"x": np.array([[1], [1, 2]], object)}),
+        SpecError,
+        "component 'x' got an array of Python objects (the",
+    ),
+    (lambda: of(([1, 2], np.float32(1))), SpecError, "component [1] is one number, expected an array with one row per"),
+    (lambda: of([[1, 2], [3]]), SpecError, "ArraySource: the array got a list of 2 that cannot be converted to an arr"),
+    (lambda: of(np.arange(10), shard=(10, 11)), ValueError, "got shard=(10, 11), which would be empty: 10 records are"),
+    (
+        lambda: of(np.arange(10), batch_size=6, drop_remainder=True, shard=(1, 2)),
+        ValueError,
+        "ArraySource: batch_size=6 is larger than the 5 records of shard 1 of 2, so drop",
+    ),
+    (lambda: of([1], transform=lambda: None), TypeError, "transform <lambda>() must take (batch) or (batch, rng): the"),
+    (
+        lambda: of([1], batch_size=2**31 - 1, across_epochs=True),
+        ValueError,
+        "got batch_size=2147483647 with across_epochs=True",
+    ),
     # Several sources.
     (lambda: concatenate([]), ValueError, "concatenate() got sources=[], expected a list of sources"),
     (lambda: mix([]), ValueError, "mix() got sources=[], expected a list of sources"),

@@ -63,6 +63,7 @@ def second(kind: str, fault: str) -> Collate:
     return lambda records: {"x": column(records), "y": KINDS[kind](FAULTS[fault](records))}
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", KINDS)

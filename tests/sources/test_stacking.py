@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, namedtuple
+from collections import namedtuple
 from decimal import Decimal
 from typing import Any
 
@@ -59,45 +59,6 @@ def test_plain_records_are_stacked_at_once(name: str) -> None:
     for (path, got), (other, array) in zip(flatten_with_paths(found), flatten_with_paths(expected), strict=True):
         assert path == other and got.dtype == array.dtype and is_aligned(got)
         np.testing.assert_array_equal(got, array)
-
-
-# Records that are converted, or refused, one by one.
-OTHERS: dict[str, Any] = {
-    "an integer too large": [1, 2**70],
-    "an integer for uint64": [2**63, 1],
-    "a bool among integers": [1, True],
-    "a float among integers": [1, 2.5],
-    "a numpy scalar among integers": [1, np.int64(2)],
-    "another dtype": [np.zeros(2), np.zeros(2, "f")],
-    "another shape": [np.zeros(2), np.zeros(3)],
-    "another byte order": [np.zeros(2), np.zeros(2, ">f8")],
-    "all of another byte order": [np.zeros(2, ">f8"), np.zeros(2, ">f8")],
-    "a masked array": [np.zeros(2), np.ma.array([1.0, 2.0], mask=[False, True])],
-    "strings": ["a", "bc"],
-    "bytes": [b"a", b"b\0"],
-    "arrays of strings": [np.array(["a"]), np.array(["b"])],
-    "lists": [[1, 2], [3, 4]],
-    "dates": [np.datetime64("2020-01-01")] * 2,
-    "None": [1, None],
-    "objects": [Odd(), Odd()],
-    "a nest": [{"a": {"b": 1}}, {"a": {"b": 2}}],
-    "a nest of tuples": [((1, 2), 3), ((4, 5), 6)],
-    "another key": [{"a": 1}, {"b": 1}],
-    "one key more": [{"a": 1}, {"a": 1, "b": 1}],
-    "a list for a tuple": [(1, 2), [1, 2]],
-    "a tuple for a dict": [{"a": 1}, (1,)],
-    "a longer tuple": [(1, 2), (1, 2, 3)],
-    "an ordered dict": [OrderedDict(a=1), OrderedDict(a=2)],
-}
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_all_other_records_are_left_to_the_check_of_each(name: str) -> None:
-    try:
-        assert at_once(OTHERS[name]) is None
-    except SpecError:  # the first record has no spec
-        with pytest.raises(SpecError):
-            one_by_one(OTHERS[name])
 
 
 def test_no_records_are_left_to_it_too() -> None:

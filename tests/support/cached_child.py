@@ -1,4 +1,4 @@
-"""Programs for tests/sources/test_cached_*.py: builders that are killed, that wait, or whose disk is full.
+"""Programs for tests/sources/test_cached_together.py: builders that are killed, or that wait.
 
 Run as `python cached_child.py PROGRAM ARGUMENTS...`. They do not import TensorFlow, so they start quickly and can fork.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import resource
 import shutil
 import signal
 import sys
@@ -136,22 +135,8 @@ def waits(path: str, log: str, pipe: str) -> None:
     print("whole", flush=True)
 
 
-def too_large(path: str, limit_bytes: str) -> None:
-    """Build a cache that does not fit, over one that is there."""
-    cached(np.arange(5), path, batch_size=5)
-    if int(limit_bytes):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit_bytes), int(limit_bytes)))
-    for data in (np.zeros((1000, 1000)), lambda: (np.zeros(1000) for _ in range(1000))):
-        try:
-            cached(data, path, batch_size=1, version=2)
-        except RecordFileError as error:
-            print(json.dumps({"errno": error.errno, "text": str(error)}))
-    left = sorted(os.listdir(Path(path).parent))
-    print(json.dumps({"left": left, "before": CachedSource(path, batch_size=5).batch(0).tolist()}))
-
-
 if __name__ == "__main__":
     # What a killed process has written is safe in the page cache, and a busy disk takes seconds.
     os.fsync = lambda file: None
-    programs = (at_every_operation, waits, too_large)
+    programs = (at_every_operation, waits)
     {program.__name__: program for program in programs}[sys.argv[1]](*sys.argv[2:])

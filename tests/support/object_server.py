@@ -134,13 +134,6 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(*connection)
 
 
-def copy_into(url: str, folder: str) -> None:
-    """Copy a record file into a folder, in a process without TensorFlow."""
-    from staging_tf1.sources import TFRecordSource
-
-    TFRecordSource(url, batch_size=1, local_cache=folder)
-
-
 @contextmanager
 def serving() -> Iterator[ObjectServer]:
     """Serve in threads of this process."""
