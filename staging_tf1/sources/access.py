@@ -7,13 +7,14 @@ libraries.
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import copy
 import itertools
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,20 +52,24 @@ class Fetched(NamedTuple):
         return map(own_copy, records)
 
 
-class Access(Protocol):
+class Access(abc.ABC):
     """The records of one dataset."""
 
+    @abc.abstractmethod
     def __len__(self) -> int:
         """The number of records."""
 
+    @abc.abstractmethod
     def read(self, numbers: np.ndarray[Any, Any]) -> Fetched:
         """Read records by number, int64 [n], in this order."""
 
     def paths(self) -> list[str]:
         """Return the string, such as a path, that each record is or begins with. Empty if one has none."""
+        return []
 
     def content(self) -> Content:
         """Return what identifies a sample of the records, as far as they are in memory."""
+        return {}
 
 
 def access_to(caller: str, dataset: Any) -> Access:
@@ -143,7 +148,7 @@ def _as_columns(caller: str, dataset: Any) -> Any:
     return columns
 
 
-class _Columns:
+class _Columns(Access):
     """Arrays with one row for each record: those of numpy, h5py and zarr, and the columns of a table."""
 
     def __init__(self, caller: str, columns: Any, dataset: Any) -> None:
@@ -189,7 +194,7 @@ def _rows(column: Any, numbers: np.ndarray[Any, Any]) -> Any:
     return np.asarray(rows)[inverse]
 
 
-class _HuggingFace:
+class _HuggingFace(Access):
     """A `datasets.Dataset`: a list of numbers returns a dict of columns."""
 
     def __init__(self, dataset: Any) -> None:
@@ -205,14 +210,8 @@ class _HuggingFace:
         names = list(columns)
         return Fetched([dict(zip(names, row)) for row in zip(*columns.values())], fresh=True)
 
-    def paths(self) -> list[str]:
-        return []
 
-    def content(self) -> Content:
-        return {}
-
-
-class _Items:
+class _Items(Access):
     """Any other object: `dataset[i]`, or `dataset.__getitems__([i, j])` where it has that.
 
     A dataset may return the same buffer, dict or list for every record. Then each record is copied before the next one

@@ -10,7 +10,7 @@ import functools
 import secrets
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,31 +61,24 @@ class Options:
         )
 
 
-class Arrangement(Protocol):
-    """An order that replaces that of the records, or a shuffle of all of them."""
+class Arrangement(NamedTuple):
+    """An order that replaces that of the records, or a shuffle of all of them.
 
-    @property
-    def is_random(self) -> bool:
-        """Whether it needs a seed even without a shuffle."""
+    Attributes:
+      maker: the method or function that makes it, for messages.
+      too_late: why no records can be chosen afterwards, and what to do. `{caller}` stands for the method that chooses.
+      no_part: why its source cannot be part of another one.
+      is_random: whether it needs a seed even without a shuffle.
+      text: its text in the fingerprint, as the order. Empty if the text of the records contains it.
+      order: makes the order of one shard of the chosen records, from these, the seed, the shuffle and the shard.
+    """
 
-    @property
-    def text(self) -> str:
-        """Its text in the fingerprint, as the order. Empty if the text of the records contains it."""
-
-    @property
-    def maker(self) -> str:
-        """The method or function that makes it, for messages."""
-
-    @property
-    def too_late(self) -> str:
-        """Why no records can be chosen afterwards, and what to do. `{caller}` stands for the method that chooses."""
-
-    @property
-    def no_part(self) -> str:
-        """Why its source cannot be part of another one."""
-
-    def order(self, chosen: Chosen, seed: int | None, shuffle: bool, shard: tuple[int, int]) -> Order:
-        """Make the order of one shard of the chosen records."""
+    maker: str
+    too_late: str
+    no_part: str
+    is_random: bool
+    text: str
+    order: Callable[[Chosen, int | None, bool, tuple[int, int]], Order]
 
 
 class Memo:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import numbers
 from collections.abc import Iterable, Mapping, Sequence, Set
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from staging_tf1 import arguments
-from staging_tf1.sources.batches import Options
+from staging_tf1.sources.batches import Arrangement, Options
 from staging_tf1.sources.concatenate import Concatenation
 from staging_tf1.sources.order import CHUNK, Order
 from staging_tf1.sources.parts import agreed_options, listed_parts
@@ -98,7 +98,14 @@ class Mixture(Concatenation):
     def __init__(self, parts: Sequence[RecordSource], counts: tuple[int, ...], options: Options) -> None:
         self._counts = counts
         sizes = [part.num_records for part in parts]
-        mixing = _Mixing(counts, np.cumsum([0, *sizes]))
+        mixing = Arrangement(
+            _CALLER,
+            "which arranges the records. Call {caller} on its sources.",
+            "which arranges its records. Mix all sources in one call, and take, skip or split them before.",
+            is_random=True,
+            text="",
+            order=functools.partial(_MixedOrder, counts, np.cumsum([0, *sizes])),
+        )
         super().__init__(_CALLER, parts, options, records_without_repetition(counts, sizes), mixing)
 
     @property
@@ -111,33 +118,20 @@ class Mixture(Concatenation):
         return f"{super()._recipe()[:-1]}, weights=[{listed}])"
 
 
-@dataclasses.dataclass(frozen=True)
-class _Mixing:
+class _MixedOrder(Order):
     """Sources in the proportions of `counts`. `starts` are the numbers of their first records, and of all records."""
 
-    counts: tuple[int, ...]
-    starts: np.ndarray[Any, Any]
-
-    is_random: ClassVar[bool] = True
-    text: ClassVar[str] = ""
-    maker: ClassVar[str] = _CALLER
-    too_late: ClassVar[str] = "which arranges the records. Call {caller} on its sources."
-    no_part: ClassVar[str] = (
-        "which arranges its records. Mix all sources in one call, and take, skip or split them before."
-    )
-
-    def order(self, chosen: Chosen, seed: int | None, shuffle: bool, shard: tuple[int, int]) -> Order:
-        """Make the order of one shard."""
-        assert seed is not None
-        return _MixedOrder(Pattern(self.counts, seed), self.starts, shuffle, chosen.size, seed, *shard)
-
-
-class _MixedOrder(Order):
-    """The order of a mixture. `starts` are the numbers of the sources' first records, and the number of all records."""
-
-    def __init__(self, pattern: Pattern, starts: np.ndarray[Any, Any], shuffle: bool, *options: Any) -> None:
-        super().__init__(*options)
-        self._pattern, self._starts, self._shuffle = pattern, starts, shuffle
+    def __init__(
+        self,
+        counts: tuple[int, ...],
+        starts: np.ndarray[Any, Any],
+        chosen: Chosen,
+        seed: int,
+        shuffle: bool,
+        shard: tuple[int, int],
+    ) -> None:
+        super().__init__(chosen.size, seed, *shard)
+        self._pattern, self._starts, self._shuffle = Pattern(counts, seed), starts, shuffle
         # Each source is shuffled on its own, and numpy's overhead per call outweighs the work for few places.
         self._chunk_size = CHUNK * min(len(starts) - 1, _MOST_CHUNKS)
 

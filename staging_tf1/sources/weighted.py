@@ -7,21 +7,23 @@ before, and shards draw what one reader would.
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, ClassVar
+import functools
+from typing import Any
 
 import numpy as np
 
 from staging_tf1 import arguments
+from staging_tf1.sources.batches import Arrangement
 from staging_tf1.sources.order import Order
 from staging_tf1.sources.permutation import hashed, mix64, mix_int
 from staging_tf1.sources.selection import Chosen, digest, label_codes, one_per_record
 
+_MAKER = "weighted()"
 # The precision of a float64 between 0 and 1.
 _BITS = 53
 
 
-def sampling(caller: str, weights: Any, count: int, num_records: int | None) -> Sampling:
+def sampling(caller: str, weights: Any, count: int, num_records: int | None) -> Arrangement:
     """Draw from `count` records by weights, `num_records` of them in an epoch. Checks the arguments."""
     expected = f"a number from 0 for each of the {count} records"
     array = one_per_record(caller, "weights", weights, count, expected, "iuf").astype(np.float64)
@@ -33,7 +35,19 @@ def sampling(caller: str, weights: Any, count: int, num_records: int | None) -> 
     # Divided before they are added, because the sum of large ones may be infinite.
     bounds = np.cumsum(array / array.max())
     bounds = np.floor(bounds / bounds[-1] * 2.0**_BITS).astype(np.int64)
-    return Sampling(bounds, num_records, f"weighted({digest(array)}, num_records={num_records})")
+    return Arrangement(
+        _MAKER,
+        "which draws from all records. Call {caller} before it.",
+        "whose records are drawn by weighted() or balanced(). Call it on the result.",
+        is_random=True,
+        text=f"weighted({digest(array)}, num_records={num_records})",
+        order=functools.partial(_Drawn, bounds, num_records),
+    )
+
+
+def is_sampling(arrangement: Arrangement | None) -> bool:
+    """Whether records are drawn by weights."""
+    return arrangement is not None and arrangement.maker == _MAKER
 
 
 def balancing(caller: str, labels: Any, count: int) -> np.ndarray[Any, Any]:
@@ -43,28 +57,19 @@ def balancing(caller: str, labels: Any, count: int) -> np.ndarray[Any, Any]:
     return weights
 
 
-@dataclasses.dataclass(frozen=True)
-class Sampling:
+class _Drawn(Order):
     """Draws `num_records` records in an epoch. Record `i` has the numbers from `bounds[i - 1]` to below `bounds[i]`."""
 
-    bounds: np.ndarray[Any, Any]
-    num_records: int
-    # For the fingerprint.
-    text: str
-
-    is_random: ClassVar[bool] = True
-    maker: ClassVar[str] = "weighted()"
-    too_late: ClassVar[str] = "which draws from all records. Call {caller} before it."
-    no_part: ClassVar[str] = "whose records are drawn by weighted() or balanced(). Call it on the result."
-
-    def order(self, chosen: Chosen, seed: int | None, shuffle: bool, shard: tuple[int, int]) -> Order:
-        """Make the order of one shard of the draws, from the chosen records."""
-        return _Drawn(self.bounds, self.num_records, seed, *shard, chosen.select)
-
-
-class _Drawn(Order):
-    def __init__(self, bounds: np.ndarray[Any, Any], *options: Any) -> None:
-        super().__init__(*options)
+    def __init__(
+        self,
+        bounds: np.ndarray[Any, Any],
+        num_records: int,
+        chosen: Chosen,
+        seed: int | None,
+        shuffle: bool,
+        shard: tuple[int, int],
+    ) -> None:
+        super().__init__(num_records, seed, *shard, chosen.select)
         self._bounds = bounds
 
     def _at(self, places: np.ndarray[Any, Any], epoch: int) -> np.ndarray[Any, Any]:

@@ -15,12 +15,11 @@ from staging_tf1.sources.access import is_a, is_keras_sequence
 from staging_tf1.sources.array import ArraySource
 from staging_tf1.sources.base import Source, StreamSource, check_parsed
 from staging_tf1.sources.coerce import is_nest_of_arrays
-from staging_tf1.sources.lengths import Grouping
 from staging_tf1.sources.map import MapSource
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.sources.sequence import SequenceSource
 from staging_tf1.sources.stacking import rows_of
-from staging_tf1.sources.weighted import Sampling
+from staging_tf1.sources.weighted import is_sampling
 from staging_tf1.spec import flatten, flatten_with_paths
 from staging_tf1.spec.arrays import describe, kind_of
 
@@ -202,8 +201,10 @@ def _order_key(source: Source) -> dict[str, int | str]:
 
 
 def _in_order(source: RecordSource) -> RecordSource:
-    if source._batching.layout is not None or isinstance(source._batching.arrangement, (Grouping, Sampling)):
-        how = "drawn by weights" if isinstance(source._batching.arrangement, Sampling) else "arranged by_length()"
+    arrangement = source._batching.arrangement
+    # That of a mixture is part of its records.
+    if source._batching.layout is not None or (arrangement is not None and arrangement.text):
+        how = "drawn by weights" if is_sampling(arrangement) else "arranged by_length()"
         raise ValueError(
             f"cached() got {source!r}, which is padded, ragged or {how}. Pass the source as it was before, and call "
             f"these methods on the CachedSource."
