@@ -72,11 +72,6 @@ def test_compositions_are_padded_as_one() -> None:
     assert ragged().split(0.5, 1)[0].pad().num_records == 3
 
 
-def test_rows_of_arrays_can_be_padded() -> None:
-    source = ArraySource(np.arange(6).reshape(2, 3), batch_size=2).pad(4)
-    assert source.batch(0).tolist() == [[0, 1, 2, 0], [3, 4, 5, 0]]
-
-
 # by_length
 
 

@@ -449,11 +449,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "endless length": (Endless, ValueError, r"that never ends: its length is 2\*\*63 - 1\. Pass limit="),
     "variable": (_of_variable, SpecError, r"the variable 'state', whose value belongs to a session\. Build"),
     "placeholder": (_of_placeholder, SpecError, r"the placeholder 'given', whose value belongs to a session"),
-    "ragged": (
-        _ragged,
-        SpecError,
-        r"component 'x' of the dataset is a RaggedTensor, expected a tensor\. Make it dense",
-    ),
+    "ragged": (_ragged, SpecError, r"component 'x' of the dataset is a RaggedTensor, expected a tensor\. Make it dens"),
     "empty dataset": (lambda: tf2.data.Dataset.range(0), SpecError, r"got no records, expected at least one"),
     "empty generator": (lambda: lambda: iter([]), SpecError, r"got no records, expected at least one"),
     "empty list": (list, SpecError, r"without records, expected at least one"),
@@ -461,30 +457,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "function of nothing": (lambda: lambda: None, TypeError, r"data\(\) returned a NoneType.*use `yield`"),
     "None as a record": (lambda: iter([1, None]), SpecError, r"record 1 is None, expected"),
     "objects": (lambda: iter([object()]), SpecError, r"record 0: .*got an object, expected an array"),
-    "other keys": (
-        lambda: iter([{"x": 1}, {"y": 1}]),
-        SpecError,
-        r"record 1: the batch lacks the key 'x'.*must have the",
-    ),
-    "other dtype": (
-        _odd_dtype,
-        SpecError,
-        r"record 1: the batch is int64 \[2\], but float64 \[2\] in record 0\. All rec",
-    ),
+    "other keys": (lambda: iter([{"x": 1}, {"y": 1}]), SpecError, r"record 1: the batch lacks the key 'x'.*must have"),
+    "other dtype": (_odd_dtype, SpecError, r"record 1: the batch is int64 \[2\], but float64 \[2\] in record 0\. All"),
     "other rank": (_odd_rank, SpecError, r"record 1: component 'x' is float64 \[2, 1\], but float64 \[2\] in record 0"),
     "Keras Sequence": (Sequence, ValueError, r"whose elements are batches\. Pass batched=True"),
     "random transform": (_random, ValueError, r"draws random numbers, .*Pass the transform to cached\(\) instead"),
     "padded source": (_padded, ValueError, r"padded, ragged or arranged by_length\(\)\. .*call these methods on the C"),
-    "empty list at first": (
-        _empty_list_at_first,
-        SpecError,
-        r"record 0: component 'ids' is an empty list, which has no",
-    ),
-    "renamed fields": (
-        lambda: iter([Renamed(1, 2)]),
-        SpecError,
-        r"the namedtuple 'Renamed', .*: Field names cannot sta",
-    ),
+    "empty list at first": (_empty_list_at_first, SpecError, r"record 0: component 'ids' is an empty list, which has"),
+    "renamed fields": (lambda: iter([Renamed(1, 2)]), SpecError, r"the namedtuple 'Renamed', .*: Field names cannot s"),
     "odd key": (lambda: iter([{1.5: 1}]), SpecError, r"got the key 1.5 in a dict of components, expected a string"),
 }
 REFUSED_BATCHES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {

@@ -108,11 +108,6 @@ def test_collate_is_a_function() -> None:
     testing.assert_resumes_everywhere(source)
 
 
-def test_pad_is_short_for_the_longest_of_the_batch() -> None:
-    source = MapSource([[1], [2, 3]], batch_size=2, collate="pad")
-    assert source.batch(0).tolist() == [[1, 0], [2, 3]]
-
-
 def test_the_records_of_a_batch_are_read_by_several_threads() -> None:
     barrier = threading.Barrier(3, timeout=30)
 

@@ -47,18 +47,10 @@ def test_tensorflow_reads_what_is_written_here(path: str) -> None:
     [
         ({}, SpecError, r"^got no records to write: the dict is empty\.$"),
         ({"x": np.zeros(0)}, SpecError, r"^got no records to write: the lengths are \{'x': 0\}\.$"),
-        (
-            {"x": np.zeros(2), "y": np.zeros(3)},
-            SpecError,
-            r"^arrays have different lengths: 'x' has 2, 'y' has 3\. Rec",
-        ),
+        ({"x": np.zeros(2), "y": np.zeros(3)}, SpecError, r"^arrays have different lengths: 'x' has 2, 'y' has 3\. Re"),
         ({"x": np.zeros(2, complex)}, SpecError, r"^array 'x': a tf\.train\.Example cannot hold dtype complex128:"),
         ({"x": np.zeros(2, np.uint64)}, SpecError, r"^array 'x': a tf\.train\.Example cannot hold dtype uint64:"),
-        (
-            {"x": np.array([np.inf, np.nan, -1e39])},
-            SpecError,
-            r"^array 'x': -1e\+39 is too large for float32, as which",
-        ),
+        ({"x": np.array([np.inf, np.nan, -1e39])}, SpecError, r"^array 'x': -1e\+39 is too large for float32, as whic"),
     ],
 )
 def test_arrays_that_are_no_records_are_refused(tmp_path: Path, arrays: Any, error: Any, message: str) -> None:

@@ -74,17 +74,3 @@ def test_lists_of_numbers_are_leaves_where_the_spec_has_one() -> None:
     spec = {"x": ArraySpec((None, 2), np.float32), "n": ArraySpec((), np.int64)}
     arrays = conform(spec, {"x": [[1, 2], [3, 4]], "n": 5})
     assert [array.dtype.name for array in arrays] == ["int64", "float32"]
-
-
-def test_unicode_becomes_bytes() -> None:
-    (array,) = conform(ArraySpec((None,), np.dtype(object)), np.array(["ä"]))
-    assert array.tolist() == ["ä".encode()]
-
-
-@pytest.mark.parametrize("value", [[300], [1.5], [-1], [float("nan")], 300])
-def test_python_numbers_that_the_dtype_cannot_hold_are_refused(value: Any) -> None:
-    with pytest.raises(
-        SpecError,
-        match=r"^batch: the batch got an? \w+( of 1)? that cannot be converted to uint8 values: .* does not fit",
-    ):
-        conform(ArraySpec(None, np.dtype(np.uint8)), value)
