@@ -190,9 +190,7 @@ def test_ignored_exceptions_of_the_graph(graph: Any) -> None:
 
 
 def test_max_ignored_alone_is_refused(graph: Any) -> None:
-    with pytest.raises(
-        ValueError, match=r"got max_ignored=3 without ignored_exception_types\. Give both\."
-    ):
+    with pytest.raises(ValueError, match=r"got max_ignored=3 without ignored_exception_types\. Give both\."):
         staging.staged(ArraySource(np.arange(20), batch_size=1), max_ignored=3)
 
 

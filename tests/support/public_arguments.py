@@ -20,8 +20,8 @@ _TO_BE_WRITTEN = {"StreamSource.state", "StreamSource.restore"}
 _MADE = {"GrainMapSource.__init__", "GrainIterSource.__init__"}
 
 
-def public_arguments() -> Iterator[tuple[str, str]]:
-    """Return pairs of a function's qualified name and one of its arguments. An inherited method appears once."""
+def public_arguments() -> Iterator[tuple[str, str, str]]:
+    """Yield a function's qualified name, one of its arguments and its annotation. An inherited method appears once."""
     seen = set()
     for function in _functions():
         name = function.__qualname__
@@ -30,7 +30,7 @@ def public_arguments() -> Iterator[tuple[str, str]]:
         seen.add(name)
         for parameter in inspect.signature(function).parameters.values():
             if parameter.name != "self" and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                yield name.removesuffix(".__init__"), parameter.name
+                yield name.removesuffix(".__init__"), parameter.name, parameter.annotation
 
 
 def _functions() -> Iterator[Any]:
@@ -60,7 +60,7 @@ def _of(value: Any) -> Iterator[Any]:
 def public_names() -> list[str]:
     """Return every public function with its arguments, a line each, sorted."""
     arguments: dict[str, list[str]] = {}
-    for function, argument in public_arguments():
+    for function, argument, _ in public_arguments():
         arguments.setdefault(function, []).append(argument)
     return sorted(f"{function}({', '.join(names)})" for function, names in arguments.items())
 
