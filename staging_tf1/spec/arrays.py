@@ -41,6 +41,7 @@ _PLAIN = frozenset("?bBhHiIlLqQefdFD")
 # The common types. Comparing types takes a tenth of the time of isinstance with an abstract class.
 _PYTHON_TYPES = frozenset((int, float, bool, complex, str, bytes))
 _PYTHON_VALUES = (numbers.Number, np.generic, str, bytes)
+_REAL = (int, float, np.integer)
 _DTYPE_OF = operator.attrgetter("dtype")
 
 
@@ -331,18 +332,20 @@ def _from_python(value: Any, dtype: np.dtype[Any] | None) -> np.ndarray[Any, Any
 def _fitted(value: Any, exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """Convert Python numbers without loss. numpy 1 would wrap out-of-range values and truncate fractions."""
     if dtype.kind in "iub":
+        if exact.dtype == np.float64 and (np.abs(exact) >= 2.0**53).any() and np.isfinite(exact).all():
+            # If one integer exceeds int64, numpy converts all of them to floats, which drop digits.
+            exact = np.array(value, object)
         if exact.dtype == object:
-            raise ValueError(f"{_out_of_range(exact, dtype)!r} does not fit")
+            low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+            for number in exact.flat:
+                if not (isinstance(number, _REAL) and low <= number <= high and number == int(number)):
+                    raise ValueError(f"{number} does not fit")
+            return exact.astype(dtype)
         with np.errstate(invalid="ignore"):
-            if exact.dtype == np.float64 and (np.abs(exact) >= 2.0**53).any() and np.isfinite(exact).all():
-                # If one integer exceeds int64, numpy converts all of them to floats, which drop digits.
-                exact = np.array(value, object)
-                fitted = _exact_integers(value, exact, dtype)
-            else:
-                fitted = exact.astype(dtype) if exact.dtype.kind != "c" else exact.real.astype(dtype)
+            fitted = (exact.real if exact.dtype.kind == "c" else exact).astype(dtype)
         if not np.array_equal(fitted, exact):
             raise ValueError(f"{exact[fitted != exact].flat[0]} does not fit")
-        return fitted.astype(dtype, copy=False)
+        return fitted
     with np.errstate(all="ignore"):
         # The conversion that feed_dict does. Casting `exact` would drop imaginary parts.
         fitted = np.asarray(value, dtype)
@@ -386,18 +389,6 @@ def _first_rounded(dtype: np.dtype[Any]) -> float:
 def _holds(name: str, number: int) -> bool:
     limits = np.iinfo(name)
     return limits.min <= number <= limits.max
-
-
-def _exact_integers(value: Any, exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    try:
-        return np.asarray(value, dtype).astype(object)
-    except OverflowError:
-        raise ValueError(f"{_out_of_range(exact, dtype)!r} does not fit") from None
-
-
-def _out_of_range(exact: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> Any:
-    low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    return next(number for number in exact.flat if not (isinstance(number, int) and low <= number <= high))
 
 
 def _as_bytes(array: np.ndarray[Any, Any], where: str) -> np.ndarray[Any, Any]:

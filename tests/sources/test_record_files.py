@@ -263,8 +263,9 @@ def test_a_matrix_without_its_corrupt_rows(form: Format, tmp_path: Path) -> None
     flip(path, b"BBBBBBB")
     with pytest.raises(CorruptRecordError, match=r"record 1, at byte \d+, is corrupt"):
         form.source(path, batch_size=5, as_uint8=True).batch(0)
-    source = form.source(path, batch_size=5, as_uint8=True, skip_corrupt=True)
-    assert source.batch(0)[:, 0].tolist() == [65, 67, 68, 69] and source.num_skipped == 1
+    for files, wanted in ((path, ""), ([written(form, tmp_path / "b", [b"F" * 7, b"G" * 7]), path], "FG")):
+        source = form.source(files, batch_size=7, epochs=1, as_uint8=True, skip_corrupt=True)
+        assert bytes(source.batch(0)[:, 0]).decode() == f"{wanted}ACDE" and source.num_skipped == 1
 
 
 def test_a_file_may_vanish_once_it_is_open_but_not_before(kind: tuple[Format, dict[str, Any]], tmp_path: Path) -> None:
