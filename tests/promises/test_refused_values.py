@@ -304,6 +304,8 @@ def test_trailing_zero_bytes_of_python_strings_stay() -> None:
     [
         ([2**63, -1], None, "no integer dtype holds both -1 and 9223372036854775808"),
         ([2**64], np.int64, "18446744073709551616 does not fit"),
+        ([2**60, 0.5], np.int64, "0.5 does not fit"),
+        ([1.0, 1e30], np.int64, "1e\\+30 does not fit"),
         ([-1], np.uint64, "-1 does not fit"),
         ([2], np.bool_, "2 does not fit"),
         ([1e40], np.float32, "1e\\+40 does not fit"),

@@ -56,6 +56,7 @@ def test_spec_leaves_the_batch_dimension_open_only_where_a_partial_batch_can_occ
     assert ArraySource(_arrays(), batch_size=4).spec["image"] == ArraySpec((None, 2, 3), np.uint8, "image")
     assert ArraySource(_arrays(), batch_size=5).spec["image"].shape == (5, 2, 3)
     assert ArraySource(_arrays(), batch_size=4, drop_remainder=True).spec["image"].shape == (4, 2, 3)
+    assert ArraySource(np.arange(4), batch_size=4, epochs=1, drop_remainder=True).num_batches == 1
     assert ArraySource(_arrays(), batch_size=4, across_epochs=True).spec["image"].shape == (4, 2, 3)
     assert ArraySource(_arrays(), batch_size=4, across_epochs=True, epochs=1).spec["image"].shape == (
         None,

@@ -108,6 +108,12 @@ def test_composed_sources_and_concurrent_readers(kind: str) -> None:
     assert sorted(found) == sorted([*range(COUNT), *range(COUNT)])
 
 
+def test_a_buffer_that_is_only_reused_later() -> None:
+    later = Dataset(array(), lambda kept, number: filled(kept if number >= 8 else array(), number))
+    source = sources.MapSource(later, batch_size=8)
+    assert [value for index in range(3) for value in values(source.batch(index))] == list(range(COUNT))
+
+
 def test_records_of_different_lengths() -> None:
     lengths = Dataset(array(), lambda kept, number: filled(kept, number)[: number % 3 + 1])
     source = sources.MapSource(lengths, batch_size=6)

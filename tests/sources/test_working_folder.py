@@ -94,13 +94,12 @@ def test_the_folder_may_change(kind: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert MADE[kind](**options).fingerprint() == fingerprint
 
 
-@pytest.mark.parametrize("kind", ["a TFRecord file", "a cache"])
-def test_worker_processes_read_them(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_processes_read_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "run").mkdir()
     monkeypatch.chdir(tmp_path)
-    source = MADE[kind](batch_size=2, epochs=1)
+    made = [MADE[kind](batch_size=2, epochs=1) for kind in ("a TFRecord file", "a cache")]
     monkeypatch.chdir(tmp_path / "run")
-    assert_works_in_processes(source, processes=1)
+    assert_works_in_processes(sources.zip_records(made), processes=1)
 
 
 @pytest.mark.parametrize("options", [{}, {"local_cache": "copies"}])

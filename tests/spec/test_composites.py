@@ -263,6 +263,8 @@ def test_components_with_different_numbers_of_rows_are_refused() -> None:
 def test_what_can_be_converted_is() -> None:
     (value,) = conform(RaggedSpec((None, None), np.float32, 1, np.int32), [[1, 2], [], [0.5]])
     assert value.to_list() == [[1.0, 2.0], [], [0.5]] and value.nested_row_splits[0].dtype == np.int32
+    mixed = RaggedValue(np.arange(3), (np.array([0, 2], np.int32), np.array([0, 1, 3], np.int64)))
+    assert infer_spec(mixed).row_splits_dtype == np.int64
     (value,) = conform(SPARSE, SparseValue([[0, 1]], [1], [1, 2]))
     assert value.values.dtype == np.float32 and value.indices.dtype == np.int64
     (value,) = conform(SPARSE, SparseValue(np.zeros((1, 2), np.int32), np.ones(1, ">f4"), np.array([1, 2], np.uint8)))
