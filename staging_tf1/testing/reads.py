@@ -6,6 +6,7 @@ import hashlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import numpy as np
@@ -114,21 +115,9 @@ def read_in_processes(source: Source, reference: list[Any], trial: Trial, proces
 
 
 def _in_threads(threads: int, read: Callable[[int], None]) -> None:
-    failures: list[BaseException] = []
-
-    def guarded(thread: int) -> None:
-        try:
-            read(thread)
-        except BaseException as error:
-            failures.append(error)
-
-    workers = [threading.Thread(target=guarded, args=(index,)) for index in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    if failures:
-        raise failures[0]
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(read, thread) for thread in range(threads)]:
+            done.result()
 
 
 class Trial:
