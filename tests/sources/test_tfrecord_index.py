@@ -218,19 +218,15 @@ def test_the_command_indexes_checks_and_complains(path: str, capsys: pytest.Capt
 
 
 def test_data_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pickled = tmp_path / "p.npz"
+    """`test_images.py` has more: the same function reads both."""
+    pickled, single = tmp_path / "p.npz", tmp_path / "s.npy"
     np.savez(pickled, x=np.array([{}], object))
-    single = tmp_path / "s.npy"
     np.save(single, np.zeros(3))
-    text = tmp_path / "t.npz"
-    text.write_text("no")
     for file, message in (
         (pickled, f"{pickled}: x holds Python objects, which are not loaded"),
         (single, f"{single} is not an .npz file: it holds one array. Write it with numpy.savez."),
-        (text, f"{text} is not an .npz file: it is not a zip archive"),
-        (tmp_path / "none", "none: no such file."),
     ):
         assert main(["--write", str(tmp_path / "out"), "--from", str(file)]) == 1
         error = capsys.readouterr().err
-        assert error.startswith("staging-tf1 index: ") and message in error and error.count("\n") == 1
+        assert error.startswith(f"staging-tf1 index: {message}") and error.count("\n") == 1
         assert "allow_pickle" not in error
