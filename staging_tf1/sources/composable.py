@@ -164,7 +164,6 @@ class Composable(Source):
           to: the size of the first dimension of each component. None is the longest of the batch. A tuple has one entry
             per dimension. A dict gives these by component; all others must have one size.
           value: what to pad with, also a dict by component. Strings are padded with empty strings unless it is one.
-
           mask: deliver pairs `(batch, mask)`. `mask` has the structure of the batch, with booleans that are True for
             values of the record. It has the dimensions up to the last one that varies: [batch, size] for records
             [size, 64], and [batch] for a component of one size.
