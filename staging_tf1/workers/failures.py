@@ -31,15 +31,15 @@ def cannot_start(owner: str, error: Exception, action: str = "start worker proce
         cure = "Raise the limits of open files (ulimit -n), processes (ulimit -u) and memory, or lower num_processes."
     else:
         cure = "A source must not be changed to one that cannot be pickled after staged()."
-    return CannotStart(f"'{owner}': cannot {action}: {type(error).__name__}: {error}. {cure}")
+    return CannotStart(f"'{owner}': cannot {action}: {type(error).__name__}: {str(error).rstrip('.')}. {cure}")
 
 
 def cannot_load(worker: str, error: BaseException) -> CannotStart:
     """Return the error of a worker that raised `error` when it loaded the source."""
     cannot = CannotStart(
-        f"worker process '{worker}' cannot load the source: {type(error).__name__}: {error}. A worker imports the "
-        f"modules that the source was defined in, with this process's sys.path and working directory. Fix that "
-        f"exception, or use num_threads= instead."
+        f"worker process '{worker}' cannot load the source: {type(error).__name__}: {str(error).rstrip('.')}. A worker "
+        f"imports the modules that the source was defined in, with this process's sys.path and working directory. Fix "
+        f"that exception, or use num_threads= instead."
     )
     cannot.__cause__ = error.__cause__
     return cannot
