@@ -9,6 +9,7 @@ from typing import Any
 
 from staging_tf1.cli.arguments import complain, parser_for_python_files
 from staging_tf1.legacy import source_files
+from staging_tf1.legacy.codemod import migration
 from staging_tf1.legacy.source_files import counted
 from staging_tf1.progress import with_progress
 
@@ -45,13 +46,6 @@ def make_parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Migrate the given files and folders. The exit code is as in `_EPILOG`."""
     options = make_parser().parse_args(argv)
-    try:
-        from staging_tf1.legacy.codemod import migration
-    except ModuleNotFoundError as error:
-        if error.name != "libcst":
-            raise
-        complain(_PROG, "needs LibCST: pip install 'staging-tf1[legacy]'")
-        return 2
     results = []
     unreadable: list[str] = []
     paths = list(source_files.find(options.paths))

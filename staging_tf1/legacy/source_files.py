@@ -17,6 +17,7 @@ from staging_tf1.replacing import replacing
 
 _PRINT_STATEMENT = re.compile(r"^\s*print\s+[^\s(=.\[]|^\s*print\s*$|^\s*print\s*>>")
 _OTHER_PYTHON_2 = re.compile(r"^\s*except\s+[\w.]+\s*,\s*\w+\s*:|^\s*exec\s+['\"\w]|^\s*raise\s+[\w.]+\s*,\s")
+_PYTHON_2 = ": is Python 2 ("
 
 
 class UnreadableError(Exception):
@@ -168,11 +169,31 @@ def _walk(folder: str, above: frozenset[str]) -> Iterator[str | UnreadableError]
             yield entry.path
 
 
-def why_invalid(source: SourceFile, otherwise: str) -> str:
-    """Return the message for a file that is no valid Python: it names Python 2, or else the error of the parser.
+def parsed(source: SourceFile) -> ast.Module:
+    """Return the syntax tree of a file.
 
-    `otherwise` is the message of the tool's own parser, in case Python accepts the file.
+    Raises UnreadableError if it is not Python of this version: it names Python 2, or else the error of the parser.
     """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of invalid escapes, which are not this tool's business
+        try:
+            return ast.parse(source.text)
+        except SyntaxError as error:
+            raise UnreadableError(_why_invalid(source, error)) from error
+        except (RecursionError, MemoryError) as error:
+            raise UnreadableError(f"{source.path}: is too deeply nested to be read") from error
+
+
+def why_python_2(path: str) -> str | None:
+    """Return what `parsed` raises if a file is Python 2; None for any other file."""
+    try:
+        parsed(read(path))
+    except UnreadableError as error:
+        return str(error) if _PYTHON_2 in str(error) else None
+    return None
+
+
+def _why_invalid(source: SourceFile, error: SyntaxError) -> str:
     for number, line in enumerate(source.text.splitlines(), start=1):
         if _PRINT_STATEMENT.match(line):
             construct = "a print statement"
@@ -181,28 +202,7 @@ def why_invalid(source: SourceFile, otherwise: str) -> str:
         else:
             continue
         return (
-            f"{source.path}:{number}: is Python 2 ({construct}: {line.strip()[:40]!r}). Convert it first with "
+            f"{source.path}:{number}{_PYTHON_2}{construct}: {line.strip()[:40]!r}). Convert it first with "
             "2to3 -w (part of Python up to 3.12) or futurize (from the package 'future')"
         )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(source.text)
-    except SyntaxError as plain:
-        return f"{source.path}:{plain.lineno or 1}: is not valid Python: {plain.msg}"
-    return f"{source.path}{otherwise}"
-
-
-def why_python_2(path: str) -> str | None:
-    """Return the message of `why_invalid` if a file is Python 2; None for any other file."""
-    try:
-        source = read(path)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(source.text)
-    except UnreadableError:
-        return None
-    except SyntaxError:
-        reason = why_invalid(source, "")
-        return reason if ": is Python 2 (" in reason else None
-    return None
+    return f"{source.path}:{error.lineno or 1}: is not valid Python: {error.msg}"

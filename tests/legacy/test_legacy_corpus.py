@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from staging_tf1.legacy.lint.rules import RULES
+from staging_tf1.legacy.lint.checker import RULES
 
 FOLDER = Path(__file__).parent / "corpus"
 PAGE = FOLDER.parents[2] / "docs" / "rules" / "README.md"

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("libcst")
-
 sys.path.insert(0, str(Path(__file__).with_name("lab")))
 
 import run_lab

@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("libcst")
-
 from forked import QUIET, ForkServer
 from legacy_support import HERE, PROGRAMS, Run, assert_same_numbers, goldens, last_json, names_to_test, needs_contrib
 

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
-
-import libcst as cst
-from libcst.metadata import MetadataWrapper, PositionProvider
 
 from staging_tf1.legacy import moved_names
 from staging_tf1.legacy.codemod import numpy_calls
-from staging_tf1.legacy.codemod.changes import Changes, Note
-from staging_tf1.legacy.codemod.import_lines import (
-    add_after_imports,
-    add_before_imports,
-    code,
-    expression,
-    import_line,
-    names_in,
-    rewritten_import,
-    without_unused_imports,
-)
-from staging_tf1.legacy.codemod.names import Imports, dotted, imports_of
-from staging_tf1.legacy.source_files import SourceFile, UnreadableError, why_invalid
+from staging_tf1.legacy.codemod.changes import Changes, Edits, Note
+from staging_tf1.legacy.codemod.import_lines import rewritten_import
+from staging_tf1.legacy.lint.module import Module, arguments, dotted, position
+from staging_tf1.legacy.source_files import SourceFile, parsed
 
 _V1 = "tensorflow.compat.v1"
 # Imports that are kept only if something still uses them.
@@ -38,6 +25,8 @@ _KERAS_TWO = (
     "staging_tf1.contrib.",
 )
 _BY_STRING = ("importlib.import_module", "__import__")
+_TUTORIAL_AREA = "tensorflow.staging.StagingArea"
+_IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 def left_in_the_result(source: SourceFile, changes: Changes) -> Changes:
@@ -48,271 +37,293 @@ def left_in_the_result(source: SourceFile, changes: Changes) -> Changes:
 
 def migrate(source: SourceFile) -> Changes:
     """Return the changes of one file. Names without a new home stay, and are listed. Nothing is written."""
-    original = _parsed(source)
-    wrapper = MetadataWrapper(original, unsafe_skip_copy=True)
-    survey = _Survey()
-    original.visit(survey)
-    rewriter = _Rewriter(wrapper, survey)
-    module = original.visit(rewriter)
-    module, unused = without_unused_imports(module, {*_NOT_LEFT_UNUSED, *rewriter.emptied})
+    edits = Edits(source.text, parsed(source))
+    program = _Program(edits.tree)
+    rewriter = _Rewriter(program, edits)
+    rewriter.rewrite()
+    text, unused = _without_unused_imports(edits.after(), {*_NOT_LEFT_UNUSED, *rewriter.emptied})
     gone = {moved_names.short(full) for full in unused}
-    rewriter.left = [note for note in rewriter.left if note.text not in gone]
-    module = _with_imports(module, survey, rewriter)
-    if _uses_keras_two(module) and _CHOOSES_KERAS_TWO not in {code(node).strip() for node in _statements(module)}:
-        module = add_before_imports(module, _CHOOSES_KERAS_TWO)
-        rewriter.done.append(Note(1, f"{_CHOOSES_KERAS_TWO} added, for tf.layers, tf.nn.rnn_cell or tf.keras"))
-    return Changes(source.path, source.text, module.code, sorted(set(rewriter.done)), sorted(set(rewriter.left)))
+    text = _with_imports(text, program, rewriter)
+    if _uses_keras_two(after := Edits(text)) and _CHOOSES_KERAS_TWO not in map(after.before, after.tree.body):
+        text = _before_imports(after, _CHOOSES_KERAS_TWO)
+        rewriter.done.add(Note(1, f"{_CHOOSES_KERAS_TWO} added, for tf.layers, tf.nn.rnn_cell or tf.keras"))
+    left = {note for note in rewriter.left if note.text not in gone}
+    return Changes(source.path, source.text, text, sorted(rewriter.done), sorted(left))
 
 
-def _parsed(source: SourceFile) -> cst.Module:
-    """Return the syntax tree of a file, or raise UnreadableError with the reason: often it is Python 2."""
-    try:
-        return cst.parse_module(source.text)
-    except cst.ParserSyntaxError as error:
-        otherwise = f":{error.raw_line}: LibCST cannot read it: {error.message.splitlines()[0]}"
-        raise UnreadableError(why_invalid(source, otherwise)) from error
+class _Program:
+    """What the original file imports and calls."""
 
+    def __init__(self, tree: ast.Module) -> None:
+        self.module = Module(tree)
+        self.imported = _imported(self.module)
+        attributes = [node for node in self.module.around if isinstance(node, ast.Attribute)]
+        self.v1_name = self._v1_name()  # the name of compat.v1 in this file
+        spelled_out = f"{self.v1_name}.compat.v1."
+        # tf_upgrade_v2 has run: tf is TensorFlow 2, and tf.compat.v1 is spelled out.
+        self.by_upgrade = any(f"{dotted(node)}".startswith(spelled_out) for node in attributes)
+        # The file itself switches v2 behaviour off.
+        self.switched_off = any(node.attr in ("disable_v2_behavior", "disable_eager_execution") for node in attributes)
+        self.functions = {
+            node.name for node in self.module.around if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        }
+        self.tutorial_areas = {
+            dotted(target)
+            for node in self.module.around
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+            if self.meaning(node.value.func) == _TUTORIAL_AREA
+            for target in node.targets
+        } - {None}
 
-class _Survey(cst.CSTVisitor):
-    """The imports and calls of the original file."""
+    def meaning(self, node: ast.AST) -> str:
+        """Return the full name of an expression such as ``tf.train.Saver``; empty if it is not a dotted name.
 
-    def __init__(self) -> None:
-        self.imports = Imports()
-        self.v1_name: str | None = None  # the name of compat.v1 in this file
-        self.by_upgrade = False  # tf_upgrade_v2 has run: tf is TensorFlow 2, and tf.compat.v1 is spelled out
-        self.switched_off = False  # the file itself switches v2 behaviour off
-        self.tutorial_areas: set[str] = set()
-        self.defined: set[str] = set()  # the names of functions
+        A name that no import binds is returned unchanged. What a statement assigns has names of its own.
+        """
+        return _meaning(self.imported, node)
 
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-        self.defined.add(node.name.value)
-
-    def visit_Import(self, node: cst.Import) -> None:
-        self.imports.add(node)
-        for alias in node.names:
-            name = dotted(alias.name)
-            if name in ("tensorflow", _V1) and alias.asname is not None:
-                self.v1_name = dotted(alias.asname.name)
-            elif name is not None and name.partition(".")[0] == "tensorflow" and alias.asname is None:
-                self.v1_name = self.v1_name or "tensorflow"
-
-    def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
-        self.imports.add(node)
-        if node.module is not None and not isinstance(node.names, cst.ImportStar):
-            for alias in node.names:
-                if f"{dotted(node.module)}.{alias.evaluated_name}" == _V1:
-                    self.v1_name = alias.evaluated_alias or alias.evaluated_name
-
-    def visit_Attribute(self, node: cst.Attribute) -> None:
-        text = dotted(node) or ""
-        if self.v1_name is not None and text.startswith(f"{self.v1_name}.compat.v1."):
-            self.by_upgrade = True
-        if node.attr.value in ("disable_v2_behavior", "disable_eager_execution"):
-            self.switched_off = True
-
-    def visit_Assign(self, node: cst.Assign) -> None:
-        full = self.imports.meaning(node.value.func) if isinstance(node.value, cst.Call) else ""
-        if full == "tensorflow.staging.StagingArea":
-            self.tutorial_areas.update(t for target in node.targets if (t := dotted(target.target)) is not None)
-
-
-class _Rewriter(cst.CSTTransformer):
-    def __init__(self, wrapper: MetadataWrapper, survey: _Survey) -> None:
-        super().__init__()
-        self._positions: Any = wrapper.resolve(PositionProvider)
-        self._survey = survey
-        self.done: list[Note] = []
-        self.left: list[Note] = []
-        self.modules: set[str] = set()  # modules that the new names need
-        self.emptied: set[str] = set()  # parts of tf.contrib that have lost a name to another home
-        self.needs_v1 = False
-        self._outer: list[cst.Attribute] = []
-
-    # ---- import statements
-
-    def visit_Import(self, node: cst.Import) -> bool:
-        return False
-
-    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
-        return False
-
-    def leave_SimpleStatementLine(
-        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
-    ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement] | cst.RemovalSentinel:
-        statement = original_node.body[0]
-        if len(original_node.body) != 1 or not isinstance(statement, (cst.Import, cst.ImportFrom)):
-            return updated_node
-        line = self._line(original_node)
-        new = rewritten_import(statement, keep_tensorflow=self._survey.by_upgrade)
-        self.left.extend(Note(line, text, how) for text, how in new.left)
-        if new.lines is None:
-            return updated_node
-        self.done.append(Note(line, f"{code(statement)} -> {'; '.join(new.lines) or 'removed'}"))
-        imports = [import_line(text) for text in new.lines]
-        if not imports:
-            return cst.RemoveFromParent()
-        first = imports[0].with_changes(leading_lines=original_node.leading_lines)
-        last = (imports[-1] if len(imports) > 1 else first).with_changes(
-            trailing_whitespace=original_node.trailing_whitespace
-        )
-        return cst.FlattenSentinel([last] if len(imports) == 1 else [first, *imports[1:-1], last])
-
-    # ---- names
-
-    def visit_Attribute(self, node: cst.Attribute) -> None:
-        self._outer.append(node)
-
-    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
-        self._outer.pop()
-        if dotted(original_node) is None or dotted(updated_node) != dotted(original_node):
-            return updated_node
-        full = self._survey.imports.meaning(original_node)
-        if self._follows_its_import(original_node):
-            return updated_node
-        outermost = not self._outer or dotted(self._outer[-1]) is None
-        outer = [self._survey.imports.meaning(longer) for longer in self._outer]
-        if not outermost and any(
-            longer in moved_names.MOVES or moved_names.lost(longer) is not None for longer in outer
-        ):
-            return updated_node  # the longer name may have another home
-        new = moved_names.moved(full) if full in moved_names.MOVES or outermost else None
-        if new is None:
-            how = moved_names.advice(full) if outermost else None
-            if how is not None and not self._is_imported_leaf(original_node):
-                self.left.append(Note(self._line(original_node), _shown(original_node, full), how))
-            return updated_node
-        text = self._spelled(new)
-        self.emptied.add(".".join(full.split(".")[:3]))
-        self.done.append(Note(self._line(original_node), f"{dotted(original_node)} -> {text}"))
-        return expression(text)
-
-    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        full = self._survey.imports.meaning(original_node.func)
-        if full in _BY_STRING and original_node.args:
-            self._note_string_import(original_node)
-        if full == "tensorflow.staging.StagingArea":
-            return self._without_tutorial_constructor(original_node, updated_node)
-        new_call = numpy_calls.rewritten(original_node, updated_node, self._survey.imports, self._survey.defined)
-        if new_call is not None:
-            self.done.append(Note(self._line(original_node), f"{code(original_node)} -> {code(new_call)}"))
-            return new_call
-        func = original_node.func
-        if isinstance(func, cst.Attribute) and dotted(func.value) in self._survey.tutorial_areas:
-            new = {"stage": "put", "unstage": "get"}.get(func.attr.value)
-            if new is not None and isinstance(updated_node.func, cst.Attribute):
-                self.done.append(Note(self._line(original_node), f"{dotted(func)} -> {new}()"))
-                return updated_node.with_changes(func=updated_node.func.with_changes(attr=cst.Name(new)))
-        return updated_node
-
-    def _without_tutorial_constructor(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
-        kept = [arg for arg in updated.args if arg.keyword is None or arg.keyword.value != "dtypes"]
-        if not kept or kept[0].keyword is not None or kept[0].star:
-            advice = "pass dtypes and shapes to staging_tf1.StagingArea"
-            self.left.append(Note(self._line(original), "tf.staging.StagingArea", advice))
-            return updated
-        self.modules.add("staging_tf1")
-        self.done.append(Note(self._line(original), f"{dotted(original.func)} -> staging_tf1.StagingArea.from_tensors"))
-        kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-        return updated.with_changes(func=expression("staging_tf1.StagingArea.from_tensors"), args=kept)
-
-    def _note_string_import(self, node: cst.Call) -> None:
-        given = node.args[0].value
-        if isinstance(given, cst.SimpleString) and given.raw_value.startswith(moved_names.CONTRIB):
-            how = moved_names.advice(given.raw_value) or ""
-            self.left.append(Note(self._line(node), f"import of {given.raw_value!r} by a string", how))
-
-    def _follows_its_import(self, node: cst.Attribute) -> bool:
-        """Whether the import statement of the root name is rewritten to bind another module."""
+    def is_module(self, node: ast.expr) -> bool:
+        """Whether an expression stands for a module, or something in it."""
         root = (dotted(node) or "").partition(".")[0]
-        full = self._survey.imports.meaning(cst.Name(root))
+        return bool(root) and (root in self.imported or self.module.imports(root))
+
+    def _v1_name(self) -> str | None:
+        name = None
+        for node in self.module.around:
+            for alias in node.names if isinstance(node, _IMPORTS) else ():
+                if isinstance(node, ast.ImportFrom):
+                    name = alias.asname or alias.name if f"{node.module}.{alias.name}" == _V1 else name
+                elif alias.name in ("tensorflow", _V1) and alias.asname is not None:
+                    name = alias.asname
+                elif alias.name.partition(".")[0] == "tensorflow" and alias.asname is None:
+                    name = name or "tensorflow"
+        return name
+
+
+class _Rewriter:
+    def __init__(self, program: _Program, edits: Edits) -> None:
+        self._program = program
+        self._edits = edits
+        self.done: set[Note] = set()
+        self.left: set[Note] = set()
+        self.needs_own = False  # whether the new names need `import staging_tf1`
+        self.needs_v1 = False
+        self.emptied: set[str] = set()  # parts of tf.contrib that have lost a name to another home
+
+    def rewrite(self) -> None:
+        """Make all changes but those of the imports that the new names need."""
+        rewritten = []
+        for node in self._program.module.around:
+            if isinstance(node, _IMPORTS) and self._edits.stands_alone(node):
+                self._rewrite_import(node)
+            elif isinstance(node, ast.Attribute) and dotted(node) is not None:
+                if dotted(self._program.module.around[node][0]) is None:
+                    self._rewrite_name(node)
+            elif isinstance(node, ast.Call) and self._rewrite_call(node):
+                rewritten.append(node)
+        for call in rewritten:
+            self._note_done(call, self._edits.before(call), self._edits.after(call))
+
+    def _rewrite_import(self, node: ast.Import | ast.ImportFrom) -> None:
+        new = rewritten_import(node, keep_tensorflow=self._program.by_upgrade)
+        self.left.update(Note(node.lineno, text, how) for text, how in new.left)
+        if new.lines is not None:
+            self._edits.replace_line(node, new.lines)
+            self._note_done(node, self._edits.before(node), "; ".join(new.lines))
+
+    def _rewrite_name(self, outermost: ast.Attribute) -> None:
+        """Rewrite a dotted name, or the shortest part of it that has another home."""
+        names: list[ast.Attribute] = [outermost]
+        while isinstance(shorter := names[0].value, ast.Attribute):
+            names.insert(0, shorter)
+        full_names = [self._program.meaning(name) for name in names]
+        for index, (node, full) in enumerate(zip(names, full_names)):
+            if self._follows_its_import(node):
+                continue
+            longer = full_names[index + 1 :]
+            if any(name in moved_names.MOVES or moved_names.lost(name) is not None for name in longer):
+                continue  # the longer name may have another home
+            new = moved_names.moved(full) if full in moved_names.MOVES or not longer else None
+            if new is not None:
+                text = self._spelled(new)
+                self.emptied.add(".".join(full.split(".")[:3]))
+                self._edits.replace(node, text)
+                self._note_done(node, f"{dotted(node)}", text)
+                return
+        how = moved_names.advice(full_names[-1])
+        # A name of tf.contrib that an import binds has its own entry in the list.
+        is_listed = self._root(outermost).startswith((moved_names.CONTRIB + ".", "tensorflow.examples"))
+        if how is not None and not self._follows_its_import(outermost) and not is_listed:
+            shown = moved_names.short(full_names[-1]) if full_names[-1].startswith("tensorflow.") else dotted(outermost)
+            self.left.add(Note(outermost.lineno, f"{shown}", how))
+
+    def _rewrite_call(self, call: ast.Call) -> bool:
+        """Rewrite a call. Return whether it is one of numpy, which is noted with its arguments."""
+        func, full = call.func, self._program.meaning(call.func)
+        if full in _BY_STRING:
+            self._note_string_import(call)
+        if full == _TUTORIAL_AREA:
+            self._rewrite_tutorial_area(call)
+        elif isinstance(func, ast.Attribute):
+            is_own = func.attr == "tostring" and "tostring" in self._program.functions
+            if not is_own and numpy_calls.rewrite(call, full, self._program.is_module, self._edits):
+                return True
+            new = {"stage": "put", "unstage": "get"}.get(func.attr)
+            if new is not None and dotted(func.value) in self._program.tutorial_areas:
+                self._edits.rename(func, func.attr, new)
+                self._note_done(call, f"{dotted(func)}", f"{new}()")
+        return False
+
+    def _rewrite_tutorial_area(self, call: ast.Call) -> None:
+        if not call.args or isinstance(call.args[0], ast.Starred):
+            advice = "pass dtypes and shapes to staging_tf1.StagingArea"
+            self.left.add(Note(call.lineno, "tf.staging.StagingArea", advice))
+            return
+        self.needs_own = True
+        new = "staging_tf1.StagingArea.from_tensors"
+        self._note_done(call, f"{dotted(call.func)}", new)
+        self._edits.replace(call.func, new)
+        self._edits.remove_keyword(call, "dtypes")
+
+    def _note_string_import(self, call: ast.Call) -> None:
+        given = getattr(next(iter(arguments(call)), None), "value", None)
+        if isinstance(given, str) and given.startswith(moved_names.CONTRIB):
+            self.left.add(Note(call.lineno, f"import of {given!r} by a string", moved_names.advice(given) or ""))
+
+    def _note_done(self, node: ast.stmt | ast.expr, old: str, new: str) -> None:
+        self.done.add(Note(node.lineno, f"{old} -> {new}"))
+
+    def _root(self, node: ast.Attribute) -> str:
+        """Return the full name of what an import binds the first part of a dotted name to."""
+        root = (dotted(node) or "").partition(".")[0]
+        return moved_names.plain(self._program.imported.get(root, root))
+
+    def _follows_its_import(self, node: ast.Attribute) -> bool:
+        """Whether the import statement of the root name is rewritten to bind another module."""
+        full = self._root(node)
         home = moved_names.moved(full) if "." in full else None
-        new = moved_names.MOVES.get(self._survey.imports.meaning(node))
+        new = moved_names.MOVES.get(self._program.meaning(node))
         # A single name may have another home than its module.
         return home is not None and (new is None or new.startswith(f"{home}."))
-
-    def _is_imported_leaf(self, node: cst.Attribute) -> bool:
-        """Whether the root name comes from a contrib import, which has its own entry in the list."""
-        text = dotted(node) or ""
-        full = self._survey.imports.meaning(cst.Name(text.partition(".")[0]))
-        return full.startswith((moved_names.CONTRIB + ".", "tensorflow.examples"))
 
     def _spelled(self, full: str) -> str:
         """Return a full new name as this file spells it, and note the module to import."""
         root, _, rest = full.partition(".")
         if root == "tensorflow":
             self.needs_v1 = True
-            v1 = self._survey.v1_name or "tf"
-            return f"{v1}.compat.v1.{rest}" if self._survey.by_upgrade else f"{v1}.{rest}"
+            return f"{_spelled_v1(self._program)}.{rest}"
         if root == "numpy":
-            return f"{self._numpy_name()}.{rest}"
-        if root == "staging_tf1":
-            self.modules.add(root)
+            bound = [name for name in ("np", "numpy") if self._program.imported.get(name) == "numpy"]
+            return f"{[*bound, 'numpy'][0]}.{rest}"
+        self.needs_own = self.needs_own or root == "staging_tf1"
         return full
 
-    def _numpy_name(self) -> str:
-        for name in ("np", "numpy"):
-            if self._survey.imports.meaning(cst.Name(name)) == "numpy":
-                return name
-        return "numpy"
 
-    def _line(self, node: cst.CSTNode) -> int:
-        line: int = self._positions[node].start.line
-        return line
+def _imported(module: Module) -> dict[str, str]:
+    """Return the full names of what the import statements of a file bind, at any level, by their names there."""
+    return {
+        name: binding.imported
+        for scope in dict.fromkeys(module.scopes.values())
+        for name, bindings in scope.names.items()
+        for binding in bindings
+        if binding.imported and not binding.imported.startswith(".") and name != "*"
+    }
 
 
-def _with_imports(module: cst.Module, survey: _Survey, rewriter: _Rewriter) -> cst.Module:
-    lines = [f"import {name}" for name in sorted(rewriter.modules)]
-    has_v1 = survey.v1_name is not None
-    if rewriter.needs_v1 and not has_v1:
-        lines.insert(0, f"import {_V1} as tf")
-    if survey.imports.uses("tensorflow") and not survey.switched_off:
-        if has_v1 or rewriter.needs_v1:
-            v1 = survey.v1_name or "tf"
-            lines.append(
-                f"{v1}.compat.v1.disable_v2_behavior()" if survey.by_upgrade else f"{v1}.disable_v2_behavior()"
-            )
+def _meaning(imported: dict[str, str], node: ast.AST) -> str:
+    root, _, rest = (dotted(node) or "").partition(".")
+    full = imported.get(root, root)
+    return moved_names.plain(f"{full}.{rest}" if rest else full)
+
+
+def _spelled_v1(program: _Program) -> str:
+    return f"{program.v1_name or 'tf'}.compat.v1" if program.by_upgrade else program.v1_name or "tf"
+
+
+# ---- import statements
+
+
+def _without_unused_imports(text: str, modules: set[str]) -> tuple[str, set[str]]:
+    """Return a text without the unused ``from ... import`` names of `modules`, and the full names removed."""
+    edits = Edits(text)
+    module, used = Module(edits.tree), _names_in(edits.tree)
+    removed: set[str] = set()
+    for node, (above, field) in module.around.items():
+        if not isinstance(node, ast.ImportFrom) or not edits.stands_alone(node):
+            continue
+        full = {alias: f"{node.module}.{alias.name}" for alias in node.names}
+        kept = [name for name in node.names if full[name] not in modules or (name.asname or name.name) in used]
+        removed.update(full[alias] for alias in node.names if alias not in kept)
+        if kept:
+            edits.keep(node.names, kept)
+        elif len(getattr(above, field)) == 1:
+            edits.replace(node, "pass")
         else:
-            lines += [f"import {_V1}", f"{_V1}.disable_v2_behavior()"]
-    if survey.v1_name == "tensorflow" and not survey.by_upgrade and "tensorflow" in names_in(module):
+            edits.remove_line(node)
+    return edits.after(), removed
+
+
+def _names_in(tree: ast.Module) -> set[str]:
+    """Return the names that a file uses outside import statements."""
+    nodes = [node for node in ast.walk(tree) if not isinstance(node, ast.alias)]
+    return {name for node in nodes for field in ("id", "arg", "name") if (name := getattr(node, field, None))}
+
+
+def _with_imports(text: str, program: _Program, rewriter: _Rewriter) -> str:
+    """Return a text with the imports that it needs, behind its first block of imports of TensorFlow or this package."""
+    lines = ["import staging_tf1"] if rewriter.needs_own else []
+    has_v1 = program.v1_name is not None or rewriter.needs_v1
+    if rewriter.needs_v1 and program.v1_name is None:
+        lines.insert(0, f"import {_V1} as tf")
+    if program.module.imports("tensorflow") and not program.switched_off:
+        lines += [] if has_v1 else [f"import {_V1}"]
+        lines.append(f"{_spelled_v1(program) if has_v1 else _V1}.disable_v2_behavior()")
+    edits = Edits(text)
+    if program.v1_name == "tensorflow" and not program.by_upgrade and "tensorflow" in _names_in(edits.tree):
         # import tensorflow.contrib.staging also bound that name.
         lines.insert(0, f"import {_V1} as tensorflow")
-    present = {code(statement).strip() for statement in _statements(module)}
-    return add_after_imports(module, [line for line in lines if line not in present])
+    body = edits.tree.body
+    present = set(map(edits.before, body))
+    lines = [line for line in lines if line not in present]
+    if not lines:
+        return text
+    place = _end_of_import_block(body)
+    if not lines[-1].startswith("import ") and place < len(body):
+        lines.insert(-1, "")
+    if place == 0:  # without imports at the top level, the lines go below the docstring
+        place = int(ast.get_docstring(edits.tree) is not None)
+    edits.insert_lines(body[place - 1].end_lineno or 0 if place else position(body[0])[0] - 1, lines)
+    return edits.after()
 
 
-def _statements(module: cst.Module) -> Sequence[cst.CSTNode]:
-    return [node for line in module.body if isinstance(line, cst.SimpleStatementLine) for node in line.body]
+def _end_of_import_block(body: list[ast.stmt]) -> int:
+    """Return the index after the first import of TensorFlow and the imports that directly follow it."""
+    for index, statement in enumerate(body):
+        if _imports_tensorflow(statement):
+            while index < len(body) and isinstance(body[index], _IMPORTS):
+                index += 1
+            return index
+    return 0
 
 
-def _shown(node: cst.Attribute, full: str) -> str:
-    return moved_names.short(full) if full.startswith("tensorflow.") else dotted(node) or full
+def _imports_tensorflow(statement: ast.stmt) -> bool:
+    names = [alias.name for alias in statement.names] if isinstance(statement, ast.Import) else []
+    if isinstance(statement, ast.ImportFrom) and not statement.level:
+        names = [statement.module or ""]
+    return any(name.partition(".")[0] in ("tensorflow", "staging_tf1") for name in names)
 
 
-def _uses_keras_two(module: cst.Module) -> bool:
-    uses = _KerasUses(imports_of(module))
-    module.visit(uses)
-    return uses.any
+def _before_imports(edits: Edits, line: str) -> str:
+    """Return a text with a line before its first import that is not of ``__future__``."""
+    for statement in edits.tree.body:
+        if isinstance(statement, _IMPORTS) and getattr(statement, "module", "") != "__future__":
+            edits.insert_lines(statement.lineno - 1, [line])
+            break
+    return edits.after()
 
 
-class _KerasUses(cst.CSTVisitor):
-    def __init__(self, imports: Imports) -> None:
-        self._imports = imports
-        self.any = False
-
-    def visit_Attribute(self, node: cst.Attribute) -> None:
-        self._note(self._imports.meaning(node))
-
-    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
-        if node.module is not None and not node.relative and not isinstance(node.names, cst.ImportStar):
-            for alias in node.names:
-                self._note(f"{dotted(node.module)}.{alias.evaluated_name}")
-        return False
-
-    def visit_Import(self, node: cst.Import) -> bool:
-        for alias in node.names:
-            self._note(dotted(alias.name) or "")
-        return False
-
-    def _note(self, full: str) -> None:
-        full = full.replace("tensorflow.compat.v1", "tensorflow", 1) + "."
-        self.any = self.any or full.startswith(_KERAS_TWO)
+def _uses_keras_two(edits: Edits) -> bool:
+    module = Module(edits.tree)
+    imported = _imported(module)
+    names = [use.imported or _meaning(imported, use.node) for use in module.uses]
+    return any(f"{moved_names.plain(name)}.".startswith(_KERAS_TWO) for name in names if not name.endswith(".*"))

@@ -184,7 +184,6 @@ def _is_use(module: Module, read: ast.Name, area: Area) -> bool:
 
 
 def _traced(module: Module) -> set[ast.AST]:
-    """Return the functions that TensorFlow traces."""
     traced: set[ast.AST] = set()
     for call in module.calls:
         for arg in call.args if module.full_name(call.func) in _TRACERS else ():
@@ -257,7 +256,6 @@ def is_session(module: Module, node: ast.AST) -> bool:
 
 
 def _managers(module: Module, node: ast.AST, loop: ast.AST) -> Iterator[ast.expr]:
-    """Yield the context managers of the `with` statements between a node and a loop."""
     for above, _ in module.out(node):
         if above is loop:
             return

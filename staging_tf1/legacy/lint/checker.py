@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 
 from staging_tf1.legacy import source_files
+from staging_tf1.legacy.lint import areas, names, runners
 from staging_tf1.legacy.lint.module import Module
-from staging_tf1.legacy.lint.rule import Finding
-from staging_tf1.legacy.lint.rules import RULES
-from staging_tf1.legacy.source_files import SourceFile, UnreadableError, why_invalid
+from staging_tf1.legacy.lint.rule import Finding, Rule
+from staging_tf1.legacy.source_files import SourceFile, UnreadableError, parsed
 from staging_tf1.progress import with_progress
 
+# The rules, with a page in docs/rules/ each.
+RULES: dict[str, Rule] = {rule.code: rule for rule in (*areas.RULES, *runners.RULES, *names.RULES)}
 _NOQA = re.compile(r"#\s*noqa(?P<codes>\s*:\s*(?P<list>[A-Za-z]+[0-9]+(?:[\s,]+[A-Za-z]+[0-9]+)*))?", re.IGNORECASE)
 # A file that contains neither word cannot use either package.
 _OURS = ("tensorflow", "staging_tf1")
@@ -47,24 +48,13 @@ def check(source: SourceFile) -> list[Finding]:
 
     Raises UnreadableError if the file is not Python of this version.
     """
-    tree = _parsed(source)
+    tree = parsed(source)
     if not any(word in source.text for word in _OURS):
         return []
     try:
         return _findings(source, tree)
     except RecursionError as error:
         raise UnreadableError(f"{source.path}: is too deeply nested to be checked") from error
-
-
-def _parsed(source: SourceFile) -> ast.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of invalid escapes, which are not this tool's business
-        try:
-            return ast.parse(source.text)
-        except (SyntaxError, ValueError) as error:
-            raise UnreadableError(why_invalid(source, str(error))) from error
-        except (RecursionError, MemoryError) as error:
-            raise UnreadableError(f"{source.path}: is too deeply nested to be read") from error
 
 
 def _findings(source: SourceFile, tree: ast.Module) -> list[Finding]:

@@ -43,8 +43,8 @@ def program(started: Module) -> list[Module] | None:
 
 def _read(path: str) -> Module | None:
     try:
-        return Module(ast.parse(source_files.read(path).text), path)
-    except (UnreadableError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return Module(source_files.parsed(source_files.read(path)), path)
+    except (UnreadableError, RecursionError):
         return None
 
 

@@ -270,6 +270,14 @@ def last_name(node: ast.AST | None) -> str:
     return str(getattr(node, "attr", "") or getattr(node, "id", ""))
 
 
+def dotted(node: ast.AST | None) -> str | None:
+    """Return a dotted name such as ``a.b.c`` as text; None for any other expression."""
+    if isinstance(node, ast.Name):
+        return node.id
+    head = dotted(node.value) if isinstance(node, ast.Attribute) else None
+    return None if head is None else f"{head}.{node.attr}"  # type: ignore[union-attr]
+
+
 def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
     """Return an argument by keyword or position; None if it is missing."""
     for keyword in call.keywords:
