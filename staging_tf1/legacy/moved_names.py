@@ -8,10 +8,10 @@ from __future__ import annotations
 from staging_tf1.legacy.contrib import homes
 from staging_tf1.legacy.contrib.homes import LOST, OURS, PARTS
 from staging_tf1.legacy.shim import old_names
-from staging_tf1.legacy.shim.tables import NUMPY, Gone
-from staging_tf1.legacy.shim.tensorflow_names import MODULES
+from staging_tf1.legacy.shim.tables import NUMPY, PYTHON, TENSORFLOW, Gone
 
 CONTRIB = "tensorflow.contrib"
+MODULES = TENSORFLOW.modules
 # What stands below the public API.
 _PRIVATE = "tensorflow.python."
 _MNIST = "tensorflow.examples.tutorials.mnist.input_data"
@@ -20,31 +20,6 @@ _SERVED = "staging_tf1.contrib"
 _SAME = (("tensorflow.compat.v1", "tensorflow"), ("tensorflow_core", "tensorflow"))
 _NUMPY_HOMES = ("builtins.", "numpy.")
 _AREAS = ("StagingArea", "MapStagingArea")
-# What to write for names of numpy that have no exact equivalent.
-_NUMPY_ADVICE = {
-    "alen": "use len(a)",
-    "asfarray": "use np.asarray(a, np.float64)",
-    "asscalar": "use a.item()",
-    "cast": "use np.asarray(a).astype(dtype)",
-    "disp": "use print()",
-    "fastCopyAndTranspose": "use a.T.copy()",
-    "find_common_type": "use np.result_type()",
-    "issctype": "use isinstance(t, type) and issubclass(t, np.generic)",
-    "issubclass_": "use issubclass()",
-    "issubsctype": "use np.issubdtype()",
-    "loads": "use pickle.loads()",
-    "math": "import math",
-    "maximum_sctype": "name the type, such as np.float64",
-    "msort": "use np.sort(a, axis=0)",
-    "nbytes": "use np.dtype(t).itemsize",
-    "NINF": "use -np.inf",
-    "NZERO": "use -0.0",
-    "obj2sctype": "use np.dtype(t).type",
-    "PZERO": "use 0.0",
-    "safe_eval": "use ast.literal_eval()",
-    "sctype2char": "use np.dtype(t).char",
-    "sctypes": "list the types, such as np.float32",
-}
 
 
 def _moves() -> dict[str, str]:
@@ -134,11 +109,7 @@ def advice(full: str) -> str | None:
         )
     if full.startswith("tensorflow.examples."):
         return "tensorflow.examples was removed; only the data of the MNIST tutorial has a home here"
-    if full.startswith("numpy."):
-        return _NUMPY_ADVICE.get(full.removeprefix("numpy."))
-    if full == "inspect.getargspec":
-        return "use inspect.getfullargspec, whose result has more fields, or inspect.signature"
-    return None
+    return NUMPY.advice.get(full) or PYTHON.advice.get(full)
 
 
 def what_is_missing(full: str) -> str | None:

@@ -17,13 +17,14 @@ import pytest
 from legacy_support import PROMISES, Run
 
 from staging_tf1.errors import RemovedNameError
-from staging_tf1.legacy.shim import library_functions, library_names, old_names, package_resources
+from staging_tf1.legacy.shim import library_functions, old_names, package_resources
 from staging_tf1.legacy.shim.origin import Origin
+from staging_tf1.legacy.shim.tables import LIBRARIES
 
 OURS = "staging_tf1.legacy.shim.library_functions:"
 ENTRIES = [
     (owner, name, home)
-    for table in (library_names.NAMES, library_names.METHODS, library_names.CHANGED)
+    for table in (LIBRARIES.names, LIBRARIES.attributes, LIBRARIES.changed)
     for owner, names in table.items()
     for name, home in names.items()
 ]
@@ -177,9 +178,9 @@ def test_every_home_exists(home: str) -> None:
     old_names.value_at(home)
 
 
-@pytest.mark.parametrize("name", sorted(library_names.MODULES))
+@pytest.mark.parametrize("name", sorted(LIBRARIES.modules))
 def test_every_home_of_a_module_exists(name: str) -> None:
-    for home in library_names.MODULES[name].homes:
+    for home in LIBRARIES.modules[name].homes:
         pytest.importorskip(home)
 
 

@@ -10,7 +10,6 @@ import pytest
 from legacy_support import HERE, PROMISES, Run, last_json
 from private_names import resolves, used_in
 
-from staging_tf1.legacy.shim import tensorflow_names
 from staging_tf1.legacy.shim.tables import SCIPY, TENSORFLOW
 
 
@@ -50,9 +49,9 @@ def test_every_public_name_of_tensorflow_1_is_found_or_has_advice(legacy_run: Ru
 
 
 def test_every_home_in_the_tables_exists() -> None:
-    tables = [*tensorflow_names.NAMES.values(), *TENSORFLOW.attributes.values(), *SCIPY.names.values()]
+    tables = [*TENSORFLOW.names.values(), *TENSORFLOW.attributes.values(), *SCIPY.names.values()]
     homes = {home.lstrip("=") for names in tables for home in names.values() if home[0] != "!"}
-    modules = [*SCIPY.modules.values(), *tensorflow_names.MODULES.values()]
+    modules = [*SCIPY.modules.values(), *TENSORFLOW.modules.values()]
     homes |= {home for gone in modules for home in gone.homes}
     homes.remove("tensorflow_gan")  # not a part of TensorFlow
     needs_keras_two = {home for home in homes if ":layers." in home or ":keras" in home or ":nn." in home}

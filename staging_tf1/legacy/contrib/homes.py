@@ -30,21 +30,21 @@ ATTRIBUTES = {
 }
 
 
+def _in(names: str, module: str = "") -> dict[str, str]:
+    return {name: f"{module}{name}" for name in names.split()}
+
+
 # Part of tf.contrib -> name -> path below tf.estimator. Releases before 1.15 had the hooks in tf.contrib.estimator.
 MOVED_TO_ESTIMATOR: dict[str, dict[str, str]] = {
     "estimator": {
         "add_metrics": "add_metrics",
         "export_all_saved_models": "Estimator.experimental_export_all_saved_models",
-        **{
-            name: f"experimental.{name}"
-            for name in """InMemoryEvaluatorHook build_raw_supervised_input_receiver_fn call_logit_fn
-            dnn_logit_fn_builder linear_logit_fn_builder make_early_stopping_hook make_stop_at_checkpoint_step_hook
-            stop_if_higher_hook stop_if_lower_hook stop_if_no_decrease_hook stop_if_no_increase_hook""".split()
-        },
+        **_in("InMemoryEvaluatorHook build_raw_supervised_input_receiver_fn call_logit_fn", "experimental."),
+        **_in("dnn_logit_fn_builder linear_logit_fn_builder make_early_stopping_hook", "experimental."),
+        **_in("make_stop_at_checkpoint_step_hook stop_if_higher_hook stop_if_lower_hook", "experimental."),
+        **_in("stop_if_no_decrease_hook stop_if_no_increase_hook", "experimental."),
     },
-    "tpu": {
-        name: f"tpu.{name}" for name in "InputPipelineConfig RunConfig TPUConfig TPUEstimator TPUEstimatorSpec".split()
-    },
+    "tpu": _in("InputPipelineConfig RunConfig TPUConfig TPUEstimator TPUEstimatorSpec", "tpu."),
 }
 # Heads of tf.contrib.estimator -> private functions of the package tensorflow-estimator that make them.
 ESTIMATOR_HEADS = {
@@ -100,45 +100,23 @@ OURS = {
 # Names with an exact equivalent in tf.compat.v1. `migrate` writes it, so that the program needs no genuine files.
 EQUIVALENTS: dict[str, dict[str, str]] = {
     "eager": {
-        "Checkpoint": "train.Checkpoint",
-        "GradientTape": "GradientTape",
-        "TensorSpec": "TensorSpec",
-        "Variable": "Variable",
-        "custom_gradient": "custom_gradient",
+        **_in("GradientTape TensorSpec Variable custom_gradient enable_eager_execution executing_eagerly function"),
+        **_in("make_template"),
+        **_in("Checkpoint", "train."),
         "defun": "function",
-        "function": "function",
-        "enable_eager_execution": "enable_eager_execution",
-        "executing_eagerly": "executing_eagerly",
         "in_eager_mode": "executing_eagerly",
-        "make_template": "make_template",
         "py_func": "py_function",
     },
     "framework": {
-        "nest": "nest",
-        "TensorSpec": "TensorSpec",
-        "argsort": "argsort",
-        "sort": "sort",
-        "is_tensor": "is_tensor",
-        "py_func": "py_func",
-        "create_global_step": "train.create_global_step",
-        "get_global_step": "train.get_global_step",
-        "get_or_create_global_step": "train.get_or_create_global_step",
-        "assert_global_step": "train.assert_global_step",
-        "assert_same_float_dtype": "debugging.assert_same_float_dtype",
-        "assert_scalar": "debugging.assert_scalar",
-        "convert_to_tensor_or_sparse_tensor": "convert_to_tensor_or_sparse_tensor",
-        "init_from_checkpoint": "train.init_from_checkpoint",
-        "list_variables": "train.list_variables",
-        "load_checkpoint": "train.load_checkpoint",
-        "load_variable": "train.load_variable",
+        **_in("TensorSpec argsort convert_to_tensor_or_sparse_tensor is_tensor nest py_func sort"),
+        **_in("assert_global_step create_global_step get_global_step get_or_create_global_step", "train."),
+        **_in("init_from_checkpoint list_variables load_checkpoint load_variable", "train."),
+        **_in("assert_same_float_dtype assert_scalar", "debugging."),
     },
     "rnn": {
-        **{
-            name: f"nn.rnn_cell.{name}"
-            for name in """BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMCell LSTMStateTuple
-            MultiRNNCell RNNCell ResidualWrapper""".split()
-        },
-        **{name: f"nn.{name}" for name in "static_bidirectional_rnn static_rnn static_state_saving_rnn".split()},
+        **_in("BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMCell", "nn.rnn_cell."),
+        **_in("LSTMStateTuple MultiRNNCell RNNCell ResidualWrapper", "nn.rnn_cell."),
+        **_in("static_bidirectional_rnn static_rnn static_state_saving_rnn", "nn."),
     },
 }
 
@@ -171,22 +149,8 @@ LOST: dict[str, str] = {
 }
 
 # The names of tf.estimator that are also in tf.train.
-ESTIMATOR_HOOKS = (
-    "CheckpointSaverHook",
-    "CheckpointSaverListener",
-    "FeedFnHook",
-    "FinalOpsHook",
-    "GlobalStepWaiterHook",
-    "LoggingTensorHook",
-    "NanLossDuringTrainingError",
-    "NanTensorHook",
-    "ProfilerHook",
-    "SecondOrStepTimer",
-    "SessionRunArgs",
-    "SessionRunContext",
-    "SessionRunHook",
-    "SessionRunValues",
-    "StepCounterHook",
-    "StopAtStepHook",
-    "SummarySaverHook",
+ESTIMATOR_HOOKS = tuple(
+    """CheckpointSaverHook CheckpointSaverListener FeedFnHook FinalOpsHook GlobalStepWaiterHook LoggingTensorHook
+    NanLossDuringTrainingError NanTensorHook ProfilerHook SecondOrStepTimer SessionRunArgs SessionRunContext
+    SessionRunHook SessionRunValues StepCounterHook StopAtStepHook SummarySaverHook""".split()
 )

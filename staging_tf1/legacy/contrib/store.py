@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from staging_tf1.arguments import CACHE_ENVIRONMENT, cache_dir
 from staging_tf1.errors import StagingError
-from staging_tf1.legacy.shim.tensorflow_names import LENT_FILES
+from staging_tf1.legacy.shim.origin import LENT_FILES
 from staging_tf1.progress import is_terminal, progress_bar
 
 FETCH = "staging-tf1 contrib fetch"

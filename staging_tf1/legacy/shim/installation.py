@@ -23,7 +23,6 @@ from staging_tf1.legacy.shim.finder import AfterLoad, Finder
 from staging_tf1.legacy.shim.origin import Origin
 from staging_tf1.legacy.shim.settings import Settings, from_environment
 from staging_tf1.legacy.shim.tables import SCIPY
-from staging_tf1.legacy.shim.tensorflow_names import FACES
 from staging_tf1.quiet import find_devices, importing
 
 _LENDABLE = ("contrib", "estimator")
@@ -35,6 +34,21 @@ _ESTIMATOR_HOOKS: dict[str, AfterLoad] = {
     "tensorflow_estimator.python.estimator.estimator_export": standins.without_deprecations,
     "tensorflow_estimator.python.estimator.estimator": sessions.serve,
     "tensorflow_estimator.python.estimator.run_config": standins.complete,
+}
+# Names that programs find changed. Module -> name -> home of what they see.
+_FACES: dict[str, dict[str, str]] = {
+    # The module chooses the class when it is imported, before v2 behavior is switched off.
+    "tensorflow.python.framework.device": {"DeviceSpec": "tensorflow.compat.v1:DeviceSpec"},
+    "tensorflow.python.framework.test_util": {
+        "run_in_graph_and_eager_modes": "staging_tf1.legacy.shim.old_names:run_in_graph_and_eager_modes"
+    },
+    "tensorflow.python.ops.data_flow_ops": {
+        name: f"staging_tf1.legacy.contrib.staging:{name}" for name in ("StagingArea", "MapStagingArea")
+    },
+    # tf.contrib.framework removes the names that it does not document from TensorFlow's own modules.
+    "tensorflow.python.util.all_util": {
+        "remove_undocumented": "staging_tf1.legacy.contrib.modules:remove_undocumented"
+    },
 }
 # Twice as long as our own sessions wait: the steps of such a program may be of any length.
 _STALL_SECS = 60.0
@@ -224,7 +238,7 @@ def _log_report(report: str) -> None:
 
 
 def _second_face(fullname: str, origin: Origin) -> AfterLoad | None:
-    if (names := FACES.get(fullname)) is not None:
+    if (names := _FACES.get(fullname)) is not None:
         return lambda module: views.attach(module, views.View({}, lambda name: _other(names, name)), origin)
     if keras_two.counterpart(fullname) is not None:
         return lambda module: views.attach(module, views.View({}, lambda name: keras_two.find(fullname, name)), origin)

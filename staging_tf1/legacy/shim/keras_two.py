@@ -13,11 +13,10 @@ import os
 import sys
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from staging_tf1.errors import RemovedModuleError, RemovedNameError, StagingWarning, warn
 from staging_tf1.legacy.shim import views
-from staging_tf1.legacy.shim.tensorflow_names import KERAS_TWO
 
 # TensorFlow reads it when it is first imported.
 _VARIABLE = "TF_USE_LEGACY_KERAS"
@@ -27,6 +26,18 @@ _COPY = "tensorflow.python.keras"
 _CHOOSING = (f"{_COPY}.initializers", f"{_COPY}.layers")
 # Second names of the optimizers, where Keras 2 has modules.
 _OPTIMIZERS = {name.lower(): name for name in ("SGD", "RMSprop", "Adagrad", "Adadelta", "Adam", "Adamax", "Nadam")}
+# Modules of TensorFlow in whose place programs see those of Keras 2: one class of each name serves tf.keras,
+# tf.layers, tf.nn.rnn_cell and what is imported from here. Module of TensorFlow -> module of Keras 2.
+_KERAS_TWO = {
+    **{
+        f"tensorflow.python.layers.{name}": f"legacy_tf_layers.{name}"
+        for name in ("base", "convolutional", "core", "normalization", "pooling")
+    },
+    "tensorflow.python.ops.rnn_cell_impl": "layers.rnn.legacy_cells",
+    "tensorflow.python.ops.rnn_cell": "layers.rnn.legacy_cells",
+    # Those before tf.keras.optimizers: their Adagrad begins at 0.
+    "tensorflow.python.keras.optimizers": "optimizers.optimizer_v1",
+}
 # Where the API of Keras 2 has tf.nn.rnn_cell.
 _CELLS = ["__internal__", "legacy", "rnn_cell"]
 
@@ -67,12 +78,11 @@ def without_keras_two(module: ModuleType, v1: Any) -> dict[str, Any]:
     """Return stand-ins for the Keras 2 names of `module`, by name; an empty dict if Keras 2 is installed."""
     if has_keras_two():
         return {}
-    cell = _AbsentModule("tensorflow.nn.rnn_cell", "tf.nn.rnn_cell")
     return {
         # compat.v1.keras exists for Keras 2 only; the rest of the process uses Keras 3.
         "keras": views.own(module, "keras"),
-        "layers": _AbsentModule("tensorflow.layers", "tf.layers"),
-        "nn": Covered(v1.nn, {"rnn_cell": cell}),
+        "layers": _absent_module("layers"),
+        "nn": Covered(v1.nn, {"rnn_cell": _absent_module("nn.rnn_cell")}),
     }
 
 
@@ -96,8 +106,8 @@ def counterpart(fullname: str) -> str | None:
 
     TensorFlow has its own old copy of Keras, whose classes are not those of `tf.layers` and `tf.keras`.
     """
-    if fullname in KERAS_TWO:
-        below = KERAS_TWO[fullname]
+    if fullname in _KERAS_TWO:
+        below = _KERAS_TWO[fullname]
     elif f"{fullname}.".startswith(f"{_COPY}."):
         below = fullname.removeprefix(_COPY).removeprefix(".")
     else:
@@ -148,7 +158,7 @@ def _part_of_api(fullname: str, home: str) -> Any:
     """
     is_cell = fullname.startswith("tensorflow.python.ops.")
     path = _CELLS if is_cell else fullname.removeprefix(_COPY + ".").split(".")[:1]
-    return _below(_public(home, "_v2" if fullname.endswith("_v2") else "_v1"), path)
+    return below(_public(home, "_v2" if fullname.endswith("_v2") else "_v1"), path)
 
 
 def serve_cells(module: ModuleType) -> None:
@@ -157,7 +167,7 @@ def serve_cells(module: ModuleType) -> None:
     `tf.nn.rnn_cell` has them, too, until this module is imported: it has those of TensorFlow's own copy of Keras.
     """
     home = counterpart("tensorflow.python.ops.rnn_cell")
-    cells = None if home is None or not is_wanted() else _below(_public(home), _CELLS)
+    cells = None if home is None or not is_wanted() else below(_public(home), _CELLS)
     if cells is not None:
         sys.modules[module.__name__] = cells
 
@@ -166,23 +176,20 @@ def _public(home: str, version: str = "_v1") -> ModuleType:
     return importlib.import_module(f"{home.partition('.')[0]}.api.{version}.keras")
 
 
-def _below(module: ModuleType, path: list[str]) -> Any:
+def below(module: ModuleType, path: list[str]) -> Any:
+    """Return an attribute of a module by its path, None if there is none."""
     value: Any = module
     return functools.reduce(lambda above, name: getattr(above, name, None), path, value)
 
 
-class _AbsentModule(ModuleType):
-    def __init__(self, name: str, shown: str) -> None:
-        super().__init__(name)
-        self.__dict__["_shown"] = shown
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
+def _absent_module(below: str) -> ModuleType:
+    def refuse(name: str) -> NoReturn:
         raise RemovedNameError(
-            f"{self._shown}.{name} needs Keras 2, and this TensorFlow comes with Keras 3. Install Keras 2 as well: "
+            f"tf.{below}.{name} needs Keras 2, and this TensorFlow comes with Keras 3. Install Keras 2 as well: "
             "pip install tf_keras. The program itself needs no change."
         )
+
+    return views.lazy(ModuleType(f"tensorflow.{below}"), refuse)
 
 
 class Covered(ModuleType):

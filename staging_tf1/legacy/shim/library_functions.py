@@ -63,32 +63,19 @@ def getoffset(self: Any, text: Any) -> Size:
     return int(left), int(top)
 
 
-def textsize(
-    self: Any,
-    text: Any,
-    font: Any = None,
-    spacing: int = 4,
-    direction: Any = None,
-    features: Any = None,
-    language: Any = None,
-    stroke_width: int = 0,
-) -> Size:
+def textsize(self: Any, text: Any, font: Any = None, spacing: int = 4, *options: Any, **named: Any) -> Size:
     """Return (width, height) of a text of one or more lines, of an `ImageDraw`."""
-    options = (direction, features, language, stroke_width)
     if len(_lines(text)) > 1:
-        return multiline_textsize(self, text, font, spacing, *options)
-    size: Size = (self.getfont() if font is None else font).getsize(text, *options)
+        return multiline_textsize(self, text, font, spacing, *options, **named)
+    size: Size = (self.getfont() if font is None else font).getsize(text, *options, **named)
     return size
 
 
-def multiline_textsize(
-    self: Any, text: Any, font: Any = None, spacing: int = 4, *options: Any, stroke_width: int = 0, **more: Any
-) -> Size:
+def multiline_textsize(self: Any, text: Any, font: Any = None, spacing: int = 4, *options: Any, **named: Any) -> Size:
     """Return (width, height) of lines of text, of an `ImageDraw`."""
-    stroke_width = options[3] if len(options) > 3 else stroke_width
-    named = dict(zip(("direction", "features", "language"), options)) | more | {"stroke_width": stroke_width}
+    named |= dict(zip(("direction", "features", "language", "stroke_width"), options))
     sizes = [textsize(self, line, font, **named) for line in _lines(text)]
-    return _stacked(sizes, textsize(self, "A", font, stroke_width=stroke_width)[1], spacing)
+    return _stacked(sizes, textsize(self, "A", font, stroke_width=named.get("stroke_width", 0))[1], spacing)
 
 
 def _lines(text: Any) -> list[Any]:

@@ -16,27 +16,24 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from staging_tf1.errors import RemovedNameError
-from staging_tf1.legacy.shim import library_names, tensorflow_names, views
+from staging_tf1.legacy.shim import views
 from staging_tf1.legacy.shim.origin import Origin
-from staging_tf1.legacy.shim.tables import NUMPY, PYTHON, SCIPY, TENSORFLOW, Homes
+from staging_tf1.legacy.shim.tables import LIBRARIES, NUMPY, PYTHON, SCIPY, TENSORFLOW, Homes
 
 _log = logging.getLogger("staging_tf1")
 
+_TABLES = (PYTHON, NUMPY, SCIPY, LIBRARIES, TENSORFLOW)
 _COLLECTIONS = {name: f"collections.abc:{name}" for name in collections.abc.__all__ if not hasattr(collections, name)}
 # Module -> removed name -> home; see tables.py.
 MODULES: Homes = {
     "collections": _COLLECTIONS,
-    **PYTHON.names,
-    **NUMPY.names,
-    **SCIPY.names,
-    **library_names.NAMES,
-    **tensorflow_names.NAMES,
+    **{owner: names for table in _TABLES for owner, names in table.names.items()},
 }
 # Modules that Python and other libraries removed.
-GONE_MODULES = PYTHON.modules | SCIPY.modules | library_names.MODULES
+GONE_MODULES = PYTHON.modules | SCIPY.modules | LIBRARIES.modules
 # "module:Class" -> attributes that are gone, and those that have changed.
-METHODS = PYTHON.attributes | NUMPY.attributes | TENSORFLOW.attributes | library_names.METHODS
-CHANGED = PYTHON.changed | library_names.CHANGED
+METHODS: Homes = {owner: names for table in _TABLES for owner, names in table.attributes.items()}
+CHANGED = PYTHON.changed | LIBRARIES.changed
 OFFERED = {*MODULES, *(owner.partition(":")[0] for owner in (*METHODS, *CHANGED))}
 
 
@@ -63,12 +60,7 @@ def _offer_names(module: ModuleType, origin: Origin) -> None:
             if before is not None:
                 return before(name)
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-        if home.startswith("!"):
-            return removed_name(f"{public}.{name}", home[1:])
-        if name not in seen and not origin.is_lent(sys._getframe(1)):
-            seen.add(name)
-            _log.warning("%s.%s was removed; using %s instead.", public, name, _shown(home))
-        return value_at(home)
+        return _instead(f"{public}.{name}", home, seen, not origin.is_lent(sys._getframe(1)))
 
     module.__dict__["__getattr__"] = __getattr__
 
@@ -150,23 +142,28 @@ class _Attribute:
         self._full = full
         self._home = home
         self._genuine = genuine
-        self._seen = False
+        self._seen: set[str] = set()
 
     def __get__(self, instance: Any, owner: type) -> Any:
         if not self._origin.sees_old_names(sys._getframe(1)):
             if self._genuine is not None:
                 return self._genuine.__get__(instance, owner)
             raise AttributeError(f"{owner.__name__!r} object has no attribute {self._full.rpartition('.')[2]!r}")
-        if self._home.startswith("!"):
-            return removed_name(self._full, self._home[1:])
-        value = value_at(self._home)
         if self._genuine is not None:
-            value = functools.partial(value, self._genuine)
+            value = functools.partial(value_at(self._home), self._genuine)
             return value if instance is None else functools.partial(value, instance)
-        if not self._seen:
-            self._seen = True
-            _log.warning("%s was removed; using %s instead.", self._full, _shown(self._home))
-        return value.__get__(instance, owner)
+        value = _instead(self._full, self._home, self._seen, True)
+        return value.__get__(instance, owner) if hasattr(value, "__get__") else value
+
+
+def _instead(full: str, home: str, seen: set[str], logs: bool) -> Any:
+    """Return the value at the home of a removed name. The first use is logged."""
+    if home.startswith("!"):
+        return removed_name(full, home[1:])
+    if logs and full not in seen:
+        seen.add(full)
+        _log.warning("%s was removed; using %s instead.", full, _shown(home))
+    return value_at(home)
 
 
 @functools.cache
@@ -275,23 +272,12 @@ def unknown_shape(op: Any) -> list[Any]:
     return [shape() for _ in op.outputs]
 
 
-def scalar() -> Any:
-    """Return the shape of a scalar."""
-    return _shape([])
+def scalar(*sizes: Any, **named: Any) -> Any:
+    """Return the shape of a scalar, a vector or a matrix."""
+    return importlib.import_module("tensorflow.python.framework.tensor_shape").TensorShape([*sizes, *named.values()])
 
 
-def vector(length: Any) -> Any:
-    """Return the shape of a vector."""
-    return _shape([length])
-
-
-def matrix(rows: Any, cols: Any) -> Any:
-    """Return the shape of a matrix."""
-    return _shape([rows, cols])
-
-
-def _shape(sizes: list[Any]) -> Any:
-    return importlib.import_module("tensorflow.python.framework.tensor_shape").TensorShape(sizes)
+vector = matrix = scalar
 
 
 def register_nothing(*_: Any) -> Callable[[Any], Any]:

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
-from staging_tf1.legacy.shim.tensorflow_names import LENT_FILES
-
+# Modules of TensorFlow 1.15.5 outside tf.contrib that are gone, and that are lent with it.
+LENT_FILES = ("tensorflow.python.ops.distributions.transformed_distribution",)
 _INSTALLED_FOLDERS = frozenset({"site-packages", "dist-packages"})
 _LEGACY = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _OWN_FOLDER = os.path.dirname(_LEGACY)
@@ -76,10 +76,9 @@ class Origin:
 
     def is_user(self, frame: FrameType | None) -> bool:
         """Whether all of TF1 is for the nearest frame outside the standard library; if there is none, for user code."""
-        kind = self._nearest(frame)[0]
-        return kind is Kind.LENT or (kind is Kind.USER and self._only is None)
+        return self.sees(frame, None)
 
-    def sees(self, frame: FrameType | None, name: str) -> bool:
+    def sees(self, frame: FrameType | None, name: str | None) -> bool:
         """Whether the nearest frame outside the standard library sees `name` of `tf` as in TF1."""
         kind = self._nearest(frame)[0]
         return kind is Kind.LENT or (kind is Kind.USER and (self._only is None or name in self._only))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import copy as copies
 import html
 import importlib.machinery
 import importlib.util
@@ -66,11 +65,6 @@ def assert_dict_contains_subset(self: Any, subset: Any, dictionary: Any, msg: An
 # ---- methods
 
 
-def copy(self: Any) -> Any:
-    """Return a shallow copy of an element."""
-    return copies.copy(self)
-
-
 def getchildren(self: Any) -> list[Any]:
     """Return the children of an element."""
     return list(self)
@@ -89,12 +83,6 @@ def unescape(self: Any, s: str) -> str:
 def from_bytes(self: Any, buffer: Any) -> None:
     """Append bytes to an array, or a text as UTF-8."""
     self.frombytes(buffer.encode() if isinstance(buffer, str) else buffer)
-
-
-def to_bytes(self: Any, *order: Any, **named: Any) -> bytes:
-    """Return the bytes of an array."""
-    content: bytes = self.tobytes(*order, **named)
-    return content
 
 
 # ---- functions that have changed, which come first

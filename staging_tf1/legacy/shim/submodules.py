@@ -13,8 +13,7 @@ from staging_tf1.legacy.contrib.modules import Make
 from staging_tf1.legacy.shim import keras_two, views
 from staging_tf1.legacy.shim.old_names import GONE_MODULES, removed_name, value_at
 from staging_tf1.legacy.shim.origin import is_lent
-from staging_tf1.legacy.shim.tables import PYTHON, Gone
-from staging_tf1.legacy.shim.tensorflow_names import MODULES
+from staging_tf1.legacy.shim.tables import PYTHON, TENSORFLOW, Gone
 
 # Old code imports from these folders below the public API; TensorFlow 2 still has them.
 BELOW_THE_API = ("python", "core", "compiler", "lite", "tools", "compat")
@@ -54,8 +53,9 @@ def maker(fullname: str) -> Make | None:
         return _lend(fullname)
     if fullname.startswith(_V1):
         below = fullname.removeprefix(_V1)
-        twin = _public_module(sys.modules["tensorflow.compat.v1"], below.split("."))
-        twin = twin or importlib.import_module(f"tensorflow.{below}")
+        twin = _public_module(sys.modules["tensorflow.compat.v1"], below.split(".")) or importlib.import_module(
+            f"tensorflow.{below}"
+        )
         return lambda fresh: substitute(fullname, twin)
     if is_lent(fullname):
         return modules.maker(fullname)
@@ -93,8 +93,8 @@ def _lend(fullname: str) -> Make:
 def _gone(fullname: str) -> Gone | None:
     """Return what became of a module; of those of tensorflow_estimator, one row stands for all that are below."""
     if fullname.startswith("tensorflow_estimator."):
-        return MODULES["tensorflow_estimator.contrib"]
-    return GONE_MODULES.get(fullname) or MODULES.get(fullname)
+        return TENSORFLOW.modules["tensorflow_estimator.contrib"]
+    return GONE_MODULES.get(fullname) or TENSORFLOW.modules.get(fullname)
 
 
 def _stand_in(fresh: ModuleType) -> None:
@@ -102,8 +102,6 @@ def _stand_in(fresh: ModuleType) -> None:
     gone = _gone(fresh.__name__) or Gone()
 
     def read(name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(f"module {fresh.__name__!r} has no attribute {name!r}")
         if _gone(below := f"{fresh.__name__}.{name}") is not None:
             return importlib.import_module(below)
         for home in gone.homes:
@@ -118,7 +116,7 @@ def _stand_in(fresh: ModuleType) -> None:
                 return getattr(there, name)
         return removed_name(f"{fresh.__name__}.{name}", gone.advice)
 
-    fresh.__dict__["__getattr__"] = read
+    views.lazy(fresh, read)
 
 
 def substitute(fullname: str, genuine: ModuleType) -> None:
@@ -127,10 +125,5 @@ def substitute(fullname: str, genuine: ModuleType) -> None:
 
 
 def _public_module(root: ModuleType, path: list[str]) -> ModuleType | None:
-    value: Any = root
-    for name in path:
-        try:
-            value = getattr(value, name)
-        except AttributeError:
-            return None
+    value = keras_two.below(root, path)
     return value if isinstance(value, ModuleType) else None
