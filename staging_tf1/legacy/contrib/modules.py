@@ -26,7 +26,7 @@ def maker(fullname: str) -> Make:
     Raises RemovedModuleError for one that would be such a file.
     """
     if fullname in (_ROOT, "tensorflow.examples"):
-        return _become(_Contrib if fullname == _ROOT else _Examples)
+        return _become(_Contrib if fullname == _ROOT else ModuleType)
     symbol = fullname.removeprefix("tensorflow.")
     part, *below = symbol.split(".")[1:]
     if fullname.startswith(_ROOT) and part in homes.OURS and (not below or below[0] == "python"):
@@ -62,10 +62,6 @@ class _Contrib(ModuleType):
 
     def __dir__(self) -> list[str]:
         return sorted(homes.PARTS)
-
-
-class _Examples(ModuleType):
-    """`tensorflow.examples`, whose modules are imported explicitly."""
 
 
 class _Part(ModuleType):

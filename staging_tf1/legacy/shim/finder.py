@@ -50,7 +50,8 @@ class Finder(MetaPathFinder):
         around: Mapping[str, Around] | None = None,
     ) -> None:
         self._origin = origin
-        self._after_load = dict(after_load)
+        self._first = after_load
+        self._after_load: dict[str, list[AfterLoad]] = {}
         self._around = dict(around or {})
         self._maker = maker
         self._second_face = second_face
@@ -63,15 +64,13 @@ class Finder(MetaPathFinder):
                 keras_lent.give_face(module, self._origin)
             elif name.startswith(_BELOW) and (act := self._second_face(name)) is not None:
                 act(module)
-        loaded, self._after_load = self._after_load, {}
-        self.add(loaded)
+        self.add(self._first)
 
     def add(self, after_load: Mapping[str, AfterLoad], around: Mapping[str, Around] | None = None) -> None:
         """Add functions, to run after those that are there, and contexts. They run now for loaded modules."""
         self._around |= around or {}
         for name, act in after_load.items():
-            before = self._after_load.get(name)
-            self._after_load[name] = act if before is None else _both(before, act)
+            self._after_load.setdefault(name, []).append(act)
             if (module := sys.modules.get(name)) is not None:
                 act(module)
 
@@ -80,20 +79,20 @@ class Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname.startswith(_ALIASES) and fullname != _NO_ALIAS:
             return importlib.util.spec_from_loader(fullname, _MakingLoader(_alias), is_package=True)
-        act = self._after_load.get(fullname)
+        acts = [*self._after_load.get(fullname, ())]
         around = self._around.get(fullname) or self._around.get(f"{fullname.partition('.')[0]}.*")
         is_ours_to_find = fullname.startswith(_BELOW) or fullname in GONE_MODULES
         if keras_lent.covers(fullname):
             return self._find_keras(fullname, target, sys._getframe(1))
-        if act is None and around is None and not is_ours_to_find:
+        if not acts and around is None and not is_ours_to_find:
             return None
         if is_ours_to_find and (face := self._second_face(fullname)) is not None:
-            act = face if act is None else _both(act, face)
+            acts.append(face)
         spec = None if fullname in OURS else _find_elsewhere(self, fullname, path, target)
         if spec is not None:
             if is_lent(fullname):
                 store.genuine(spec)
-            return _acting(spec, act, around)
+            return _acting(spec, acts, around)
         if not is_ours_to_find:
             return None
         asking = sys._getframe(1)
@@ -106,7 +105,7 @@ class Finder(MetaPathFinder):
             folder = os.path.join(files, *fullname.split(".")[1:-1])
             if (spec := _find_elsewhere(self, fullname, [folder], target)) is not None:
                 made_for_user.add(fullname)
-                return _acting(store.genuine(spec), act)
+                return _acting(store.genuine(spec), acts)
         try:
             make = self._maker(fullname)
         except ImportError:
@@ -122,17 +121,9 @@ class Finder(MetaPathFinder):
     def _find_keras(self, fullname: str, target: ModuleType | None, asking: FrameType) -> ModuleSpec | None:
         spec = _find_elsewhere(self, fullname, keras_lent.installed_path(fullname), target)
         spec, act = keras_lent.choose(fullname, spec, self._origin, self._origin.sees(asking, "keras"))
-        if spec is not None and spec.loader is not None and act is not None:
-            spec.loader = _ActingLoader(spec.loader, act, nullcontext)
+        if spec is not None and act is not None:
+            return _acting(spec, [act])
         return importlib.util.spec_from_loader(fullname, _MakingLoader(act)) if spec is None and act else spec
-
-
-def _both(first: AfterLoad, second: AfterLoad) -> AfterLoad:
-    def act(module: ModuleType) -> None:
-        first(module)
-        second(module)
-
-    return act
 
 
 def _alias(fresh: ModuleType) -> None:
@@ -156,18 +147,18 @@ def _find_elsewhere(
     return None
 
 
-def _acting(spec: ModuleSpec, act: AfterLoad | None, around: Around | None = None) -> ModuleSpec:
-    if (act is not None or around is not None) and spec.loader is not None:
-        spec.loader = _ActingLoader(spec.loader, act, around or nullcontext)
+def _acting(spec: ModuleSpec, acts: list[AfterLoad], around: Around | None = None) -> ModuleSpec:
+    if (acts or around is not None) and spec.loader is not None:
+        spec.loader = _ActingLoader(spec.loader, acts, around or nullcontext)
     return spec
 
 
 class _ActingLoader(Loader):
-    """Wraps another loader: runs it in a context, and a function after it."""
+    """Wraps another loader: runs it in a context, and functions after it."""
 
-    def __init__(self, loader: Loader, act: AfterLoad | None, around: Around) -> None:
+    def __init__(self, loader: Loader, acts: list[AfterLoad], around: Around) -> None:
         self._loader = loader
-        self._act = act
+        self._acts = acts
         self._around = around
 
     def __getattr__(self, name: str) -> Any:
@@ -183,8 +174,8 @@ class _ActingLoader(Loader):
         module.__loader__ = self._loader
         with self._around():
             self._loader.exec_module(module)
-        if self._act is not None:
-            self._act(module)
+        for act in self._acts:
+            act(module)
 
 
 class _MakingLoader(Loader):

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import functools
-from types import ModuleType
 from typing import Any
 
 
-def change_images(module: ModuleType) -> None:
-    """Let `ImageDataGenerator`, in a loaded module of Keras 2, turn and move images as `affine_transform` does.
+def change_images(inside: Any) -> None:
+    """Let `ImageDataGenerator`, in the dictionary of its module, turn and move images as `affine_transform` does.
 
     Brightness is changed after the values are scaled to the range of bytes, whatever they were.
     """
-    brighten = module.__dict__["apply_brightness_shift"]
-    module.__dict__["apply_brightness_shift"] = lambda x, brightness, scale=True: brighten(x, brightness)
-    module.__dict__["apply_affine_transform"] = affine_transform
+    brighten = inside["apply_brightness_shift"]
+    inside["apply_brightness_shift"] = lambda x, brightness, scale=True: brighten(x, brightness)
+    inside["apply_affine_transform"] = affine_transform
 
 
 def affine_transform(

@@ -40,13 +40,7 @@ def from_environment() -> Settings | None:
     if not text:
         return None
     stored = json.loads(text)
-    return Settings(
-        tuple(stored["packages"]),
-        claim_version=bool(stored["claim_version"]),
-        stall_secs=stored.get("stall_secs"),
-        old_names=bool(stored["old_names"]),
-        compile_runs=bool(stored["compile_runs"]),
-    )
+    return Settings(**{**stored, "packages": tuple(stored["packages"]), "only": ()})
 
 
 def launch(program: Sequence[str], settings: Settings) -> NoReturn:

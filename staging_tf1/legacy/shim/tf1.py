@@ -6,12 +6,10 @@ because they import TensorFlow themselves.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import logging
 import sys
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -39,8 +37,14 @@ def attach(module: ModuleType, origin: Origin, settings: Settings) -> None:
 
 def switch_off_v2(module: ModuleType) -> None:
     """Switch v2 behaviour off in the loaded ``tensorflow``."""
-    with _silent_deprecations():
+    # It warns that it is deprecated, which users of TF1 code know.
+    logger = logging.getLogger("tensorflow")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
         views.own(module, "compat").v1.disable_v2_behavior()
+    finally:
+        logger.setLevel(level)
 
 
 def attach_public(module: ModuleType, fullname: str, origin: Origin) -> None:
@@ -118,15 +122,3 @@ def _overlay(module: ModuleType, v1: Any, settings: Settings) -> dict[str, Any]:
         version.__dict__["VERSION"] = CLAIMED_VERSION
         overlay.update(__version__=CLAIMED_VERSION, VERSION=CLAIMED_VERSION, version=version)
     return overlay
-
-
-@contextlib.contextmanager
-def _silent_deprecations() -> Iterator[None]:
-    # disable_v2_behavior() warns that it is deprecated, which users of TF1 code know.
-    logger = logging.getLogger("tensorflow")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

@@ -8,18 +8,20 @@ forever.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from staging_tf1._tf import scope_device, tf
 from staging_tf1.errors import RemovedNameError, SpecError
 from staging_tf1.graph.areas import StagingArea
 from staging_tf1.graph.callsite import CallSite, call_site
 from staging_tf1.graph.state import counted_state_of
+from staging_tf1.legacy.shim import views
 
 _log = logging.getLogger("staging_tf1")
 
@@ -176,22 +178,15 @@ def _sleep() -> None:
     time.sleep(_POLL_SECS)
 
 
-class _Staging(ModuleType):
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise RemovedNameError(
-            f"tf.staging.{name}: TensorFlow never had a module tf.staging; the areas are in tf.contrib.staging."
-        )
-
-
-_module: ModuleType | None = None
-
-
+@functools.cache
 def module() -> ModuleType:
     """Return the `tf.staging` module, the same one on every call."""
-    global _module
-    if _module is None:
-        _module = _Staging("tensorflow.staging", __doc__)
-        _module.__dict__["StagingArea"] = TutorialStagingArea
-    return _module
+    staging = views.lazy(ModuleType("tensorflow.staging", __doc__), _refuse)
+    staging.__dict__["StagingArea"] = TutorialStagingArea
+    return staging
+
+
+def _refuse(name: str) -> NoReturn:
+    raise RemovedNameError(
+        f"tf.staging.{name}: TensorFlow never had a module tf.staging; the areas are in tf.contrib.staging."
+    )

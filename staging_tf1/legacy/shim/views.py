@@ -104,6 +104,18 @@ def attach(module: ModuleType, view: View, origin: Origin) -> None:
     super(kind, module).__setattr__("__class__", face)
 
 
+def lazy(module: ModuleType, read: Callable[[str], Any]) -> ModuleType:
+    """Let `read` return the names that a module does not have, except for Python's own, such as ``__path__``."""
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+        return read(name)
+
+    module.__dict__["__getattr__"] = __getattr__
+    return module
+
+
 def own(module: ModuleType, name: str) -> Any:
     """Return the attribute that libraries see, whatever the calling code. Raises AttributeError if there is none."""
     if isinstance(module, TwoFacedModule):

@@ -29,13 +29,7 @@ def _install():
 
     inherited = settings.from_environment()
     if inherited is not None:
-        install(
-            packages=inherited.packages,
-            claim_version=inherited.claim_version,
-            old_names=inherited.old_names,
-            compile_runs=inherited.compile_runs,
-            stall_secs=inherited.stall_secs,
-        )
+        install(**vars(inherited))
 
 
 def _run_hidden_sitecustomize():

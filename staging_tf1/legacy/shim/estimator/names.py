@@ -19,10 +19,7 @@ PACKAGE = "tensorflow_estimator"
 INSTALL = "pip install tensorflow-estimator==2.15.0"
 
 # Names of TensorFlow 1.15 that the package does not have.
-_GONE = dict.fromkeys(
-    ("BoostedTreesClassifier", "BoostedTreesEstimator", "BoostedTreesRegressor"),
-    "Its ops were removed from TensorFlow. Use the package tensorflow-decision-forests instead.",
-)
+_GONE = ("BoostedTreesClassifier", "BoostedTreesEstimator", "BoostedTreesRegressor")
 
 
 class _Estimator(ModuleType):
@@ -76,7 +73,10 @@ def find(path: str, api: str = "v1") -> Any:
     """
     full = f"tf.estimator.{path}"
     if path in _GONE:
-        raise RemovedNameError(f"{full} was removed, and the package tensorflow-estimator lacks it. {_GONE[path]}")
+        raise RemovedNameError(
+            f"{full} was removed, and the package tensorflow-estimator lacks it. Its ops were removed from TensorFlow. "
+            "Use the package tensorflow-decision-forests instead."
+        )
     value: Any = _package(full, api)
     for name in path.split("."):
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from staging_tf1 import StagingHook
@@ -10,17 +9,15 @@ from staging_tf1._tf import tf
 from staging_tf1.errors import ClusterError
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
 from staging_tf1.graph.state import state_of
+from staging_tf1.legacy.shim.estimator.sessions import iterator_hooks
 
 
-def hook_for_graph(iterator_hooks: Callable[[Any], list[Any]], *, saves_positions: bool) -> Any | None:
+def hook_for_graph(*, saves_positions: bool) -> Any | None:
     """Return the hook that runs the pipelines of the default graph; None if it has no pipeline.
 
-    Args:
-      iterator_hooks: returns the hooks of a graph that initialize the iterators of the `input_fn`.
-      saves_positions: whether the checkpoints of this session hold the positions of its pipelines.
+    `saves_positions` says whether the checkpoints of this session hold the positions of its pipelines.
 
-    Raises:
-      ClusterError: a pipeline belongs to a `staging.Cluster`.
+    Raises ClusterError if a pipeline belongs to a `staging.Cluster`.
     """
     graph = tf.get_default_graph()
     pipelines = pipelines_of(graph)

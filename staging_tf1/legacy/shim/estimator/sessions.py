@@ -41,7 +41,7 @@ def _add_hook(estimator_class: Any) -> None:
             return spec
         from staging_tf1.legacy.shim.estimator import pipelines
 
-        hook = pipelines.hook_for_graph(iterator_hooks, saves_positions=mode == "train" and config.is_chief)
+        hook = pipelines.hook_for_graph(saves_positions=mode == "train" and config.is_chief)
         if hook is None:
             return spec
         field = _HOOKS_OF_MODES[mode]

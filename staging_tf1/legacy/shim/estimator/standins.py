@@ -13,6 +13,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 
 from staging_tf1.errors import RemovedNameError
+from staging_tf1.legacy.shim import views
 
 _COORDINATOR = "tensorflow.python.distribute.estimator_training"
 # Modules for TPUs. The package imports them for every program, and uses them only on a TPU.
@@ -72,12 +73,8 @@ def complete(run_config: ModuleType) -> None:
 
 def _absent_module(fullname: str) -> ModuleType:
     """Return a module whose names are classes that cannot be instantiated: the package uses some for `isinstance`."""
-    module = ModuleType(fullname)
 
     def absent(name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(f"module {fullname!r} has no attribute {name!r}")
-
         def refuse(cls: type, *args: Any, **kwargs: Any) -> NoReturn:
             raise RemovedNameError(
                 f"{fullname}.{name} was removed from TensorFlow. TPUEstimator works with use_tpu=False only."
@@ -86,7 +83,7 @@ def _absent_module(fullname: str) -> ModuleType:
         module.__dict__[name] = value = type(name, (), {"__new__": refuse})
         return value
 
-    module.__dict__["__getattr__"] = absent
+    module = views.lazy(ModuleType(fullname), absent)
     return module
 
 
@@ -105,7 +102,11 @@ def _init_run_config(config: Any, tf_config: dict[str, Any]) -> None:
     asked = config._experimental_distribute
     if asked is not None:
         for name in ("train_distribute", "eval_distribute"):
-            _take_over(config, asked, name)
+            if strategy := getattr(asked, name):
+                if getattr(config, f"_{name}"):
+                    where = "by itself and in experimental_distribute"
+                    raise ValueError(f"RunConfig got {name} twice: {where}. Drop one of them.")
+                setattr(config, f"_{name}", strategy)
         if asked.remote_cluster:
             _refuse("experimental_distribute.remote_cluster")
     jobs = tf_config.get("cluster", {})
@@ -114,16 +115,6 @@ def _init_run_config(config: Any, tf_config: dict[str, Any]) -> None:
     config._distribute_coordinator_mode = None
     config._init_distributed_setting_from_environment_var(tf_config)
     config._maybe_overwrite_session_config_for_distributed_training()
-
-
-def _take_over(config: Any, asked: Any, name: str) -> None:
-    """Set a strategy of the `RunConfig` to that of `experimental_distribute`, if there is one."""
-    strategy = getattr(asked, name)
-    if not strategy:
-        return
-    if getattr(config, f"_{name}"):
-        raise ValueError(f"RunConfig got {name} twice: by itself and in experimental_distribute. Drop one of them.")
-    setattr(config, f"_{name}", strategy)
 
 
 def _refuse(setting: str) -> None:
