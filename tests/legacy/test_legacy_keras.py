@@ -45,18 +45,24 @@ from keras.applications.imagenet_utils import _obtain_input_shape
 from keras.layers import Deconv2D, K as same, Wrapper
 loop = [tf.constant(0), K.constant(1.5)]
 i, s = K.control_flow_ops.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, s * 2.0), loop)
+# The sizes of its result are tensors.
+how = {"padding": "same", "data_format": "channels_first", "dilation_rate": (2, 2)}
+spread = K.conv2d_transpose(K.ones((2, 3, 5, 6)), K.ones((3, 3, 2, 3)), (2, 2, 5, 6), **how)
 print(json.dumps([
     K.get_session().run(s).item(), K.tf is tf, same is K, K.image_dim_ordering(), callable(K.ctc.ctc_loss),
     callable(K.moving_averages.assign_moving_average), callable(K.tensor_array_ops.TensorArray),
     _obtain_input_shape((40, 40, 3), 224, 32, "channels_last", True),
+    K.get_session().run(K.sum(spread)).item(),
 ]))
 """
 
 
-def test_names_that_keras_2_1_and_2_2_had(with_contrib: None, legacy_run: Run, tmp_path: Path) -> None:
+def test_names_that_keras_2_1_and_2_2_had_and_a_dilated_deconvolution(
+    with_contrib: None, legacy_run: Run, tmp_path: Path
+) -> None:
     program = tmp_path / "program.py"
     program.write_text(OLDER)
-    assert last_json(legacy_run(program)) == [12.0, True, True, "tf", True, True, True, [40, 40, 3]]
+    assert last_json(legacy_run(program)) == [12.0, True, True, "tf", True, True, True, [40, 40, 3], 1848.0]
 
 
 LIBRARY = """
