@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -143,85 +142,47 @@ def test_names_that_run_restores_are_no_mistakes(tmp_path: Path, capsys: Capture
     ]
 
 
-def _python_2(folder: Path) -> Path:
-    path = folder / "old.py"
-    path.write_text("import tensorflow as tf\nx = 1\nprint 'loss', x\n")
-    return path
-
-
-def _encoded(folder: Path) -> Path:
-    path = folder / "latin.py"
-    path.write_bytes(b"# no declaration\nname = '\xe9'\n")
-    return path
-
-
-def _binary(folder: Path) -> Path:
-    path = folder / "binary.py"
-    path.write_bytes(b"\0\1\2")
-    return path
-
-
-def _text(folder: Path) -> Path:
-    path = folder / "notes.txt"
-    path.write_text("notes")
-    return path
-
-
-def _broken(folder: Path) -> Path:
-    path = folder / "broken.py"
-    path.write_text("x = (1,\n")
-    return path
-
-
-def _empty(folder: Path) -> Path:
-    path = folder / "empty"
-    path.mkdir()
-    return path
-
-
-def _itself(folder: Path) -> Path:
-    path = folder / "itself.py"
-    path.symlink_to(path)
-    return path
-
-
-def _wrong_declaration(folder: Path) -> Path:
-    path = folder / "declared.py"
-    path.write_text("# -*- coding: klingon -*-\n")
-    return path
-
-
-UNREADABLE: list[tuple[Callable[[Path], Path], str]] = [
-    (lambda folder: folder / "missing.py", "{}: does not exist"),
+# The name of a file, its content, and what is said of it. None: there is no file of this name.
+UNREADABLE: list[tuple[str, bytes | None, str]] = [
+    ("missing.py", None, "does not exist"),
     (
-        _python_2,
-        "{}:3: is Python 2 (a print statement: \"print 'loss', x\"). Convert it first with 2to3 -w (part of Python up "
-        "to 3.12) or futurize (from the package 'future')",
+        "old.py",
+        b"import tensorflow as tf\nx = 1\nprint 'loss', x\n",
+        "3: is Python 2 (a print statement: \"print 'loss', x\"). Convert it first with 2to3 -w (part of Python up to "
+        "3.12) or futurize (from the package 'future')",
     ),
     (
-        _encoded,
-        "{}:2: is not utf-8: byte 0xe9. Declare the encoding in the first line: # -*- coding: latin-1 -*-",
+        "latin.py",
+        b"# no declaration\nname = '\xe9'\n",
+        "2: is not utf-8: byte 0xe9. Declare the encoding in the first line: # -*- coding: latin-1 -*-",
     ),
-    (_binary, "{}: is not Python source: it contains null bytes"),
-    (_text, "{}: is not a Python file (.py)"),
-    (_broken, "{}:1: is not valid Python: '(' was never closed"),
-    (_empty, "{}: contains no Python files"),
-    (_itself, "{}: is a loop of symbolic links"),
+    ("binary.py", b"\0\1\2", "is not Python source: it contains null bytes"),
+    ("notes.txt", b"notes", "is not a Python file (.py)"),
+    ("broken.py", b"x = (1,\n", "1: is not valid Python: '(' was never closed"),
     (
-        _wrong_declaration,
-        "{}:1: unknown encoding: klingon; correct the declaration in the first two lines",
+        "declared.py",
+        b"# -*- coding: klingon -*-\n",
+        "1: unknown encoding: klingon; correct the declaration in the first two lines",
     ),
+    ("empty", None, "contains no Python files"),
+    ("itself.py", None, "is a loop of symbolic links"),
 ]
 
 
-@pytest.mark.parametrize(("make", "message"), UNREADABLE)
+@pytest.mark.parametrize(("name", "content", "message"), UNREADABLE)
 def test_bad_input_is_named_and_the_other_files_are_done(
-    make: Callable[[Path], Path], message: str, bad: Path, capsys: Capture
+    name: str, content: bytes | None, message: str, bad: Path, capsys: Capture
 ) -> None:
-    path = make(bad.parent)
+    path = bad.parent / name
+    if content is not None:
+        path.write_bytes(content)
+    elif name == "empty":
+        path.mkdir()
+    elif name == "itself.py":
+        path.symlink_to(path)
     assert check.main([str(path), str(bad)]) == 2
     out, err = capsys.readouterr()
-    assert err.startswith("staging-tf1 check: " + message.format(path))
+    assert err.startswith(f"staging-tf1 check: {path}:{'' if message[0].isdigit() else ' '}{message}")
     assert err.count("\n") == 1
     assert "found 2 mistakes in 1 file" in out
 
