@@ -25,37 +25,20 @@ ALL = ("tensorflow.",)
 
 def used_in(text, below=BELOW):
     """Return the full names that the text of a program uses, of the packages that `below` names."""
+    from staging_tf1.legacy.lint.module import Module  # not on Python 3.7
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)
-        tree = ast.parse(text)
-    bound = {}
+        module = Module(ast.parse(text))
     names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-            bound.update((alias.asname, alias.name) for alias in node.names if alias.asname)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            for alias in node.names:
-                bound[alias.asname or alias.name] = node.module + "." + alias.name
-                names.add(node.module + "." + alias.name)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            names.update(_read_from(node, bound))
+    for use in module.uses:
+        first = use.node
+        while not use.imported and isinstance(first.value, ast.Attribute):
+            first = first.value
+        # What is read from an imported module may be an object. Below tf itself, there are modules.
+        is_whole = use.imported or module.full_name(first.value) == "tensorflow"
+        names.add(use.imported or module.full_name(use.node if is_whole else first))
     return {name for name in names if name.startswith(below) and not name.endswith(".*")}
-
-
-def _read_from(node, bound):
-    parts = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return
-    root = "tensorflow" if node.id in ("tf", "tensorflow") else bound.get(node.id)
-    if root == "tensorflow":
-        yield ".".join([root, *reversed(parts)])
-    elif root is not None:
-        yield root + "." + parts[-1]
 
 
 def collect(folders, below):
