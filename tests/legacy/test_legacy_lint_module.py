@@ -75,6 +75,7 @@ STEP = "        {}\n"
         (LOOP + STEP.format("sess.run(tf.assign(rates[step], 1.0))"), []),
         (LOOP + STEP.format("sess.run(tf.assign(next(rates), 1.0))"), []),
         (LOOP + STEP.format("with tf.Graph().as_default(): tf.assign(rate, 1.0)"), []),
+        (LOOP + STEP.format("with graph.as_default(): tf.assign(rate, 1.0)"), []),
         (LOOP + STEP.format("tf.assign(rate, 1.0); break"), []),
         (LOOP + STEP.format("x = [tf.assign(r, 1.0) for r in tf.trainable_variables()]"), []),
         (LOOP.replace("range(9)", "(1, 2)") + STEP.format("tf.assign(rate, 1.0)"), []),

@@ -111,7 +111,9 @@ from tensorflow import contrib
 from tensorflow.contrib import slim
 from tensorflow.contrib.rnn import LSTMCell
 from tensorflow.train import AdamOptimizer
-from tensorflow.python.ops import data_flow_ops
+from tensorflow.python.ops import data_flow_ops, array_ops  # two
+try: import tensorflow.contrib.eager
+except ImportError: pass
 
 a = tensorflow.contrib.staging.StagingArea([tensorflow.float32])  # trailing
 b = contrib.staging.StagingArea(
@@ -123,6 +125,7 @@ p = e.stage([x])
 q = e.unstage()
 tensorflow.contrib.layers.xavier_initializer()
 tensorflow.contrib.framework.nest.flatten(1)
+slim.conv2d(array_ops.concat(p, 0), q), tf.contrib.slim
 '''
     new = '''#!/usr/bin/env python
 """Docstring."""
@@ -134,9 +137,12 @@ import staging_tf1
 from staging_tf1.contrib import slim
 from tensorflow.compat.v1.nn.rnn_cell import LSTMCell
 from tensorflow.compat.v1.train import AdamOptimizer
+from tensorflow.python.ops import array_ops  # two
 import tensorflow.compat.v1 as tensorflow
 
 tensorflow.disable_v2_behavior()
+try: import tensorflow.contrib.eager
+except ImportError: pass
 
 a = staging_tf1.StagingArea([tensorflow.float32])  # trailing
 b = staging_tf1.StagingArea(
@@ -148,6 +154,7 @@ p = e.put([x])
 q = e.get()
 staging_tf1.contrib.layers.xavier_initializer()
 tensorflow.nest.flatten(1)
+slim.conv2d(array_ops.concat(p, 0), q), tf.contrib.slim
 '''
     assert migrated(old, tmp_path) == new
 
