@@ -159,6 +159,11 @@ slim.conv2d(array_ops.concat(p, 0), q), tf.contrib.slim
     assert migrated(old, tmp_path) == new
 
 
+def test_a_module_that_passes_names_on_does_not_choose_the_behavior(tmp_path: Path) -> None:
+    text = "from tensorflow.python.ops.nn import *\n"
+    assert migrated(text, tmp_path) == text
+
+
 def test_what_is_not_understood_stays_and_is_listed(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "left.py"
     text = (

@@ -76,16 +76,17 @@ class _Program:
         } - {None}
 
     def meaning(self, node: ast.AST) -> str:
-        """Return the full name of an expression such as ``tf.train.Saver``; empty if it is not a dotted name.
-
-        A name that no import binds is returned unchanged. What a statement assigns has names of its own.
-        """
+        """Return the full name of an expression such as ``tf.train.Saver``. A name that no import binds stays."""
         return _meaning(self.imported, node)
+
+    def uses(self, package: str) -> bool:
+        """Whether an import binds `package` or something in it."""
+        return any(f"{full}.".startswith(f"{package}.") for full in self.imported.values())
 
     def is_module(self, node: ast.expr) -> bool:
         """Whether an expression stands for a module, or something in it."""
         root = (dotted(node) or "").partition(".")[0]
-        return bool(root) and (root in self.imported or self.module.imports(root))
+        return bool(root) and (root in self.imported or self.uses(root))
 
     def _v1_name(self) -> str | None:
         name = None
@@ -275,7 +276,7 @@ def _with_imports(text: str, program: _Program, rewriter: _Rewriter) -> str:
     has_v1 = program.v1_name is not None or rewriter.needs_v1
     if rewriter.needs_v1 and program.v1_name is None:
         lines.insert(0, f"import {_V1} as tf")
-    if program.module.imports("tensorflow") and not program.switched_off:
+    if program.uses("tensorflow") and not program.switched_off:
         lines += [] if has_v1 else [f"import {_V1}"]
         lines.append(f"{_spelled_v1(program) if has_v1 else _V1}.disable_v2_behavior()")
     edits = Edits(text)
