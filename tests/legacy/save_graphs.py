@@ -57,10 +57,33 @@ def batch_norm_in_training():
     return {"pictures": PICTURES}
 
 
+@case()
+def batch_norm_in_inference():
+    with_batch_norm(False)
+    return {"pictures": PICTURES}
+
+
 @case(version=1)
 def batch_norm_by_placeholder():
     with_batch_norm(tf.placeholder(tf.bool, [], "training"))
     return {"pictures": PICTURES, "training": True}
+
+
+@case()
+def batch_norm_with_default():
+    with_batch_norm(tf.placeholder_with_default(False, [], "training"), fused=True, scale=False)
+    return {"pictures": PICTURES}
+
+
+@case(version=1)
+def batch_norm_of_slim():
+    training = tf.placeholder(tf.bool, [], "training")
+    with tf.contrib.framework.arg_scope([tf.contrib.slim.batch_norm], is_training=training, fused=True):
+        x = tf.contrib.slim.conv2d(
+            pictures(), 3, 2, weights_initializer=constant(0.1), normalizer_fn=tf.contrib.slim.batch_norm
+        )
+    minimize(tf.reduce_sum(tf.square(x - 0.3)), tf.train.MomentumOptimizer(0.1, 0.9))
+    return {"pictures": PICTURES, "training": False}
 
 
 @case(kind="saved_model")
@@ -154,6 +177,66 @@ def frozen():
     x = tf.layers.conv2d(pictures(), 3, 2, kernel_initializer=constant(0.1))
     x = tf.layers.batch_normalization(x, training=False)
     tf.reduce_sum(tf.nn.relu(tf.layers.dense(tf.layers.flatten(x), 2, kernel_initializer=constant(0.1))), name="loss")
+    return {"pictures": PICTURES}
+
+
+@case()
+def dataset():
+    found = tf.data.Dataset.from_tensor_slices(tf.constant([1.0, 2.0, 3.0, 4.0])).map(lambda x: 2 * x)
+    iterator = found.filter(lambda x: x > 2).batch(2).prefetch(1).make_initializable_iterator()
+    tf.add_to_collection(tf.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
+    weight = tf.get_variable("weight", [], initializer=constant(0.5), use_resource=True)
+    minimize(tf.reduce_sum(iterator.get_next() * weight))
+    return {}
+
+
+@case()
+def averages_and_parts():
+    with tf.variable_scope("parts", partitioner=tf.fixed_size_partitioner(2)):
+        vectors = tf.get_variable("vectors", [4, 2], initializer=constant(0.5))
+    weight = tf.get_variable("weight", [2, 2], initializer=constant(0.5))
+    found = tf.nn.embedding_lookup(vectors, tf.placeholder(tf.int32, [None], "ids"), partition_strategy="div")
+    loss = tf.reduce_sum(tf.nn.dropout(tf.tanh(tf.matmul(found, weight)), keep_prob=0.9, seed=3))
+    average = tf.train.ExponentialMovingAverage(0.9)
+    tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, average.apply([weight]))
+    minimize(loss, tf.train.RMSPropOptimizer(tf.train.exponential_decay(0.1, 3, 10, 0.9), momentum=0.9))
+    tf.summary.scalar("loss", loss)
+    tf.summary.merge_all(name="summary")
+    return {"ids": [0, 3, 3]}
+
+
+@case(version=1)
+def many_gradients():
+    x = pictures()
+    weights = tf.get_variable("weights", [2, 2, 2, 2], initializer=constant(0.1))
+    parts = [
+        tf.nn.conv2d_transpose(x, weights, tf.stack([tf.shape(x)[0], 8, 8, 2]), [1, 2, 2, 1]),
+        tf.nn.depthwise_conv2d(x, weights, [1, 1, 1, 1], "SAME"),
+        tf.nn.max_pool(tf.nn.conv2d(x, weights, [1, 1, 1, 1], "SAME"), [1, 2, 2, 1], [1, 2, 2, 1], "VALID"),
+        tf.nn.avg_pool(tf.nn.atrous_conv2d(x, weights, 2, "SAME"), [1, 2, 2, 1], [1, 2, 2, 1], "SAME"),
+        tf.nn.lrn(tf.nn.conv2d(x, weights, [1, 2, 2, 1], "SAME")),
+        tf.image.resize_bilinear(tf.nn.elu(tf.nn.conv2d(x, weights, [1, 1, 1, 1], "SAME")), [3, 5]),
+        tf.image.resize_nearest_neighbor(tf.nn.softplus(tf.nn.conv2d(x, weights, [1, 1, 1, 1], "SAME")), [3, 5]),
+        tf.extract_image_patches(x * weights[0, 0, 0, 0], [1, 2, 2, 1], [1, 1, 1, 1], [1, 1, 1, 1], "SAME"),
+        tf.nn.fused_batch_norm(x, weights[0, 0, 0], weights[0, 0, 1], [0.1, 0.2], [0.3, 0.4], is_training=False)[0],
+        tf.nn.batch_normalization(x, *tf.nn.moments(x * weights[0, 0, 0], [0, 1, 2]), None, None, 0.001),
+        tf.pad(tf.transpose(x, [0, 2, 1, 3]) * weights[0, 0, 0], [[0, 0], [1, 1], [0, 0], [0, 0]], "REFLECT"),
+        tf.nn.conv3d(x[:, None], weights[None], [1, 1, 1, 1, 1], "SAME"),
+        tf.gather_nd(weights, [[0, 0], [1, 1]]),
+        tf.cumsum(tf.reverse(tf.split(weights, 2, 3)[0], [0])),
+        tf.segment_sum(weights, [0, 0]),
+        tf.sparse_tensor_dense_matmul(tf.SparseTensor([[0, 1]], [2.0], [2, 2]), weights[0, 0]),
+        tf.einsum("bijk,kl->bijl", x, weights[0, 0]),
+        tf.space_to_depth(x * weights[0, 0, 0], 2),
+        tf.where(x > 0.5, x * weights[0, 0, 0], x),
+        tf.matrix_inverse(weights[0, 0] + tf.eye(2)),
+        tf.nn.l2_normalize(tf.concat([weights, weights], 0), 0),
+    ]
+    loss = tf.add_n([tf.reduce_mean(tf.square(part)) for part in parts])
+    logits = tf.tensordot(x, weights[0, 0], 1)
+    labels = tf.cast(x[..., 0] > 0.5, tf.int32)
+    loss += tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+    minimize(loss, tf.train.FtrlOptimizer(0.1))
     return {"pictures": PICTURES}
 
 

@@ -6,6 +6,7 @@ from __future__ import print_function
 
 import functools
 import importlib
+import tempfile
 import threading
 
 import numpy as np
@@ -115,6 +116,54 @@ def functions():
     value_of(function.Defun(tf.float32, func_name="defined")(lambda x: same(x))(tf.constant(1.0)))
 
 
+@place
+def loops_and_branches():
+    value_of(tf.map_fn(tensor, tf.zeros([2])))
+    value_of(tf.scan(tensor, tf.zeros([2]), tf.constant(1.0)))
+    value_of(tf.foldl(tensor, tf.zeros([2]), tf.constant(1.0)))
+    value_of(tf.cond(tf.constant(True), tensor, functools.partial(tensor, unused=1)))
+    value_of(tf.case([(tf.constant(True), tensor)], tensor))
+    value_of(tf.while_loop(lambda x: [ask(), x < 1][1], tensor, [tf.constant(0.0)]))
+    value_of(tf.vectorized_map(tensor, tf.zeros([2])))
+
+
+@place
+def gradients():
+    @tf.custom_gradient
+    def custom(x):
+        ask()
+        return x, same
+
+    @tf.RegisterGradient("AsksOfCalledBack%d" % id(seen))
+    def registered(op, gradient):
+        return same(gradient)
+
+    x = tf.constant(1.0)
+    with tf.get_default_graph().gradient_override_map({"Identity": "AsksOfCalledBack%d" % id(seen)}):
+        tf.gradients(tf.identity(x), x)
+    with tf.variable_scope("of_resources", use_resource=True):
+        tf.gradients(custom(x), x)
+
+
+@place
+def variables():
+    def zeros(shape, dtype=None, partition_info=None):
+        ask()
+        return tf.zeros(shape, dtype)
+
+    def get(getter, *args, **kwargs):
+        ask()
+        return getter(*args, **kwargs)
+
+    with tf.device(lambda op: [ask(), "/cpu:0"][1]):
+        tf.get_variable("a", [2], initializer=zeros, regularizer=tensor, constraint=same, custom_getter=get)
+    tf.get_variable("b", [2], partitioner=lambda shape, dtype: [ask(), [1]][1])
+    tf.Variable(tensor)
+    with tf.variable_creator_scope(lambda creator, **kwargs: get(creator, **kwargs)):
+        tf.Variable(1.0)
+    tf.make_template("template", tensor)()
+
+
 class Layer(tf.layers.Layer):
     def build(self, shape):
         ask()
@@ -131,12 +180,29 @@ class KerasLayer(tf.keras.layers.Layer):
         return same(x)
 
 
+class Cell(tf.nn.rnn_cell.RNNCell):
+    state_size = output_size = 2
+
+    def call(self, x, state):
+        return same(x), state
+
+
 @place
 def layers():
     x = tf.zeros([2, 2])
     Layer()(x), KerasLayer()(x), tf.keras.layers.Lambda(same)(x)
     tf.layers.dense(x, 2, activation=same, kernel_regularizer=tensor)
     tf.contrib.layers.fully_connected(x, 2, activation_fn=same, normalizer_fn=same)
+
+
+@place
+def cells():
+    def loop(time, output, state, loop_state):
+        ask()
+        return time >= 2, tf.zeros([1, 2]), tf.zeros([1, 2]) if state is None else state, output, None
+
+    tf.nn.dynamic_rnn(Cell(), tf.zeros([1, 2, 2]), dtype=tf.float32)
+    tf.nn.raw_rnn(Cell(), loop)
 
 
 @place
@@ -152,6 +218,56 @@ def keras_training():
     model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,), activation=same)])
     model.compile("sgd", loss, metrics=[tensor])
     model.fit(np.zeros([2, 2]), np.zeros([2, 1]), verbose=0, callbacks=[Callback()])
+
+
+class Hook(tf.train.SessionRunHook):
+    begin = after_create_session = after_run = end = lambda self, *_, **__: [ask(), None][1]
+
+    def before_run(self, run_context):
+        ask()
+
+
+@place
+def sessions():
+    x = tf.constant(1.0)
+    logging = tf.train.LoggingTensorHook([x], every_n_iter=1, formatter=lambda found: [ask(), ""][1])
+    scaffold = tf.train.Scaffold(init_fn=ask)
+    with tf.train.MonitoredSession(tf.train.ChiefSessionCreator(scaffold), hooks=[Hook(), logging]) as session:
+        session.run(x)
+
+
+@place
+def estimator():
+    def model_fn(features, labels, mode, params):
+        loss = tf.reduce_mean(tf.layers.dense(same(features), 1))
+        step = tf.train.GradientDescentOptimizer(0.1).minimize(loss, tf.train.get_global_step())
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=step, training_hooks=[Hook()])
+
+    def input_fn():
+        ask()
+        return tf.data.Dataset.from_tensors(tf.zeros([2, 2])).map(same)
+
+    tf.estimator.Estimator(model_fn, tempfile.mkdtemp(), params={}).train(input_fn, hooks=[Hook()], steps=1)
+
+
+@place
+def contrib_training():
+    def model_fn(x, labels, mode):
+        ask()
+        loss = tf.reduce_mean(tf.layers.dense(x, 1))
+        choose = lambda rate: [ask(), tf.train.GradientDescentOptimizer(rate)][1]
+        step = tf.contrib.layers.optimize_loss(loss, tf.train.get_global_step(), 0.1, choose)
+        return loss, loss, step
+
+    learner = tf.contrib.learn.Estimator(model_fn, tempfile.mkdtemp())
+    learner.fit(input_fn=lambda: [ask(), (tf.zeros([2, 2]), tf.zeros([2]))][1], steps=1)
+
+
+@place
+def strategy():
+    one_device = tf.distribute.OneDeviceStrategy("/cpu:0")
+    with one_device.scope():
+        one_device.extended.call_for_each_replica(tensor)
 
 
 @place
