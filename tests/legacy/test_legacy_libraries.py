@@ -63,6 +63,9 @@ BEFORE = {
         "h5py.File('z.h5', 'w').create_dataset('x', data=2.5).value": "2.5",
         "[np.array(x[name]).tolist() for name in 'abcdef']": "[b'ab', 'ab', ['a', 'b'], 2.5, [1, 2], [b'a', b'b']]",
         "x.get('a')": "b'ab'",
+        "h5py.File('new.h5').mode": "r+",
+        "h5py.File('in memory', driver='core', backing_store=False).mode": "r+",
+        "[h5py.File('new.h5').fid.valid, h5py.File('new.h5', 'r').mode]": "[1, 'r']",
     },
     "matplotlib": {
         "figure.add_subplot('212').get_subplotspec().get_geometry()": "(2, 1, 1, 1)",

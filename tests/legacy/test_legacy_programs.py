@@ -80,7 +80,7 @@ def test_graphs_that_1_15_saved_go_on_as_there(loaded: list[str], name: str) -> 
 
 
 # The others have random ops without a seed, which TensorFlow refuses with deterministic ops.
-DETERMINISTIC = ["custom_runner", "runner_whole_batches", "monitored_hooks", "tower_areas", "supervisor_loop"]
+DETERMINISTIC = ["custom_runner", "monitored_hooks", "tower_areas", "supervisor_loop"]
 TUTORIAL = ["tutorial/loop_right", "tutorial/loop_wrong"]
 
 

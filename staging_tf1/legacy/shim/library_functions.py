@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import inspect
@@ -215,6 +216,14 @@ def linear_assignment(X: Any) -> Any:  # scikit-learn's spelling
 def value(self: Any) -> Any:
     """All of a dataset, as an array or a scalar."""
     return self[()]
+
+
+def open_hdf5(genuine: Callable[..., Any], self: Any, name: Any, mode: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """Open a file of h5py. Without a mode it may be written, else be read, else is a new one, as in h5py 2."""
+    for each in ("r+", "r") if mode is None else ():
+        with contextlib.suppress(OSError):
+            return genuine(self, name, each, *args, **kwargs)
+    return genuine(self, name, mode or "w-", *args, **kwargs)
 
 
 def read_attribute(genuine: Callable[..., Any], self: Any, name: Any) -> Any:
