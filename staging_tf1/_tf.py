@@ -17,7 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -414,8 +414,8 @@ def has_default_graph() -> bool:
     return bool(_ops._default_graph_stack.stack)
 
 
-def count_runs(graph: Any, log: Any) -> None:
-    """Count every later `Session.run` of `graph` in `log.runs`, and refuse it if no session can run in this process.
+def count_runs(graph: Any, state: Any) -> None:
+    """Count every later `Session.run` of `graph` in `state.runs`, and refuse it if no session can run in this process.
 
     `Session.run` takes `graph._session_run_lock()` before it extends the session with new ops. The wrapper is an
     attribute of this graph. Patching the class or `Session.run` would affect other graphs in the process.
@@ -424,7 +424,7 @@ def count_runs(graph: Any, log: Any) -> None:
 
     def counted() -> Any:
         refuse_if_forked("A session")
-        log.runs += 1
+        state.runs += 1
         return take_lock(graph)
 
     graph._session_run_lock = counted
@@ -558,19 +558,6 @@ def is_profiled() -> bool:
     return bool(enabled() if callable(enabled) else enabled)
 
 
-class Entry(Protocol):
-    """What the runs of one session enter. `call(fetches, feed_dict)` is TensorFlow's own part of a run."""
-
-    def run(self, fetches: Any, feed_dict: Any, call: Callable[[Any, Any], Any]) -> Any:
-        """Do a run."""
-
-    def set_up_parts(self, fetches: Any, feeds: Any, call: Callable[[], str]) -> str:
-        """Begin a partial run: return the handle that `call` returns."""
-
-    def run_part(self, handle: str, fetches: Any, feed_dict: Any, call: Callable[[Any, Any], Any]) -> Any:
-        """Do a part of a partial run."""
-
-
 # The attribute of a session that holds its entry.
 _ENTRY = "_staging_tf1_entry"
 # What acts around the runs of all sessions: see `wrap_runs`.
@@ -579,8 +566,8 @@ _wrapper: Callable[[Any, Any, Any, Callable[[], Any]], Any] | None = None
 _inner_wrapper: Callable[..., Any] | None = None
 
 
-def enter_runs(session: Any, entry: Entry | None) -> None:
-    """Let each later run of `session` enter `entry`, whatever it is called by; None undoes that.
+def enter_runs(session: Any, entry: Any | None) -> None:
+    """Let each later run of `session` enter `entry` (a `Chain`), whatever it is called by; None undoes that.
 
     The class's methods find the entry when they are called. An attribute of the session in place of its `run` would
     miss a `sess.run` that the program has bound before, and each callable that was made before.
@@ -631,7 +618,7 @@ def _enters(session: Any) -> bool:
 @short_traceback
 def _enter(session: Any, handle: str | None, fetches: Any, feed_dict: Any, call: Callable[[Any, Any], Any]) -> Any:
     """Do a run: all ways to run a session lead here."""
-    entry: Entry | None = session.__dict__.get(_ENTRY)
+    entry = session.__dict__.get(_ENTRY)
     if entry is None:
         run = functools.partial(call, fetches, feed_dict)
     elif handle is None:
@@ -708,7 +695,7 @@ def _patch_sessions() -> Callable[..., Any]:
 
     @functools.wraps(set_up)
     def entered_set_up(self: Any, fetches: Any, feeds: Any = None) -> Any:
-        entry: Entry | None = self.__dict__.get(_ENTRY)
+        entry = self.__dict__.get(_ENTRY)
         call = functools.partial(set_up, self, fetches, feeds)
         return call() if entry is None else entry.set_up_parts(fetches, feeds, call)
 

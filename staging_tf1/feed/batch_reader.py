@@ -17,7 +17,6 @@ from staging_tf1.feed.readers import (
     Reader,
     RotationReader,
     StreamReader,
-    draw,
     read_batch,
 )
 from staging_tf1.feed.source_errors import SkipCounter, errors_only
@@ -216,8 +215,8 @@ class SuppliedReader(BatchReader):
             named = self._supply.next()
             skip = self.producer.plan.skip
             is_left_out = named is not None and (named.batch in skip or source.is_left_out(named.batch))
-            if named is not None and not is_left_out:
-                draw(source, named.batch)
+            if named is not None and not is_left_out and self.producer.pool is not None:
+                self.producer.pool.draw(named.batch)
         state.now(WAITING_FOR_SOURCE)
         if named is None:
             return None
@@ -225,7 +224,7 @@ class SuppliedReader(BatchReader):
         if is_left_out:
             self._supply.skip(named.batch)
             return FedBatch(place, named.batch, None)
-        numbered = read_batch(source, named.batch)
+        numbered = read_batch(source, named.batch, self.producer.pool)
         refuse_if_forked("A feed thread")
         return self._fed(numbered, place)
 
@@ -295,6 +294,6 @@ class BatchReaders:
         if source is None:
             return None
         if isinstance(source, Source):
-            return IndexReader(source, start, plan.limit, plan.skip, size)
+            return IndexReader(source, start, plan.limit, plan.skip, size, producer.pool)
         first = self.rotation.first if plan.in_rotation else start
         return self._streams.setdefault(id(source), StreamReader(source, plan.skip_rule, first))

@@ -139,7 +139,7 @@ class ByFetches(Generic[Answer]):
 
 
 class Chain:
-    """What the runs of one session enter, until it is closed: all that `_tf.Entry` names.
+    """What the runs of one session enter, until it is closed (`_tf.enter_runs`).
 
     The package's own runs are no steps, and go past it (`_tf.run_unwrapped`).
 

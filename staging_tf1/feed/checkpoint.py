@@ -1,8 +1,8 @@
-"""Makes `Saver.restore` work where pipelines were added, renamed or removed, and explains what is wrong with a file.
+"""Makes `Saver.restore` work where pipelines were added, renamed or removed; explains its errors, and those of saves.
 
 A checkpoint without the position of a pipeline is that of a program before `staged()` was added, or renamed. TensorFlow
-would restore nothing of it. For a truncated file it raises `OutOfRangeError`, which every training loop takes for the
-end of the data: a MonitoredSession ends before the first step without an error.
+would restore nothing of it. For a truncated file, and for one that becomes too large, it raises `OutOfRangeError`,
+which training loops take for the end of the data: a MonitoredSession ends without an error.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import functools
 import glob
 import inspect
+import numbers
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -21,11 +22,13 @@ from absl import logging
 from staging_tf1._tf import run_unwrapped, saver_without, tf
 from staging_tf1.cluster.snapshot import is_save, saver_of
 from staging_tf1.errors import CheckpointError, StagingError
-from staging_tf1.feed.failed_save import NO_ROOM, after_failed_save
 from staging_tf1.feed.pipeline import Pipeline, pipelines_of
 from staging_tf1.graph.dependencies import ancestors, elements_of
 from staging_tf1.graph.state import feeding_in, state_of
+from staging_tf1.replacing import free_text
 
+# A full disk, or a limit of file sizes.
+_NO_ROOM = (tf.errors.ResourceExhaustedError, tf.errors.OutOfRangeError)
 # Not about the file, but about a server or memory. A MonitoredSession recovers from some of them.
 _NOT_THE_FILE = (
     tf.errors.AbortedError,
@@ -48,7 +51,7 @@ _MOST_CHARACTERS = 300
 def guard_savers(graph: Any) -> None:
     """Make the restores of monitored sessions of `graph` raise CheckpointError, also without a pipeline."""
     guard_restores()
-    state_of(graph).savers.are_guarded = True
+    state_of(graph).savers_are_guarded = True
 
 
 def guard_restores() -> None:
@@ -72,7 +75,7 @@ def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
 
 
 def _is_guarded(graph: Any) -> bool:
-    return graph is not None and (state_of(graph).savers.are_guarded or bool(pipelines_of(graph)))
+    return graph is not None and (state_of(graph).savers_are_guarded or bool(pipelines_of(graph)))
 
 
 def _graph_of(session: Any) -> Any:
@@ -85,7 +88,7 @@ def _noted(finalize: Any) -> Any:
         scaffold = finalize(self)
         graph = tf.get_default_graph()
         if _is_guarded(graph):
-            state_of(graph).savers.monitored = self.saver
+            state_of(graph).monitored_saver = self.saver
         return scaffold
 
     return finalized
@@ -146,20 +149,36 @@ def _guarded(restore: Any) -> Any:
 def _explained(save: Any) -> Any:
     def explained(self: Any, sess: Any, save_path: Any, global_step: Any = None, *args: Any, **kwargs: Any) -> Any:
         graph = _graph_of(sess)
-        if _is_guarded(graph) and self is state_of(graph).savers.monitored:
+        if _is_guarded(graph) and self is state_of(graph).monitored_saver:
             _refuse_pattern(os.fspath(save_path))
         try:
             saved = save(self, sess, save_path, global_step, *args, **kwargs)
-        except NO_ROOM as error:
+        except _NO_ROOM as error:
             if not _is_guarded(graph):
                 raise
-            raise after_failed_save(sess, save_path, global_step, _shortened(error)) from error
-        last_save = None if graph is None else state_of(graph).savers.last_save
+            raise _after_failed_save(sess, save_path, global_step, _shortened(error)) from error
+        last_save = None if graph is None else state_of(graph).last_save
         if last_save is not None:
             last_save.note(self, save_path, global_step, args, kwargs)
         return saved
 
     return explained
+
+
+def _after_failed_save(session: Any, save_path: Any, global_step: Any, reason: str) -> CheckpointError:
+    """Return the error for a save without room. Remove its folder of unfinished files."""
+    prefix = os.fspath(save_path)
+    if global_step is not None:
+        known = isinstance(global_step, numbers.Integral)
+        prefix += f"-{global_step if known else tf.train.global_step(session, global_step)}"
+    with contextlib.suppress(tf.errors.OpError):
+        tf.io.gfile.rmtree(f"{prefix}_temp")
+    folder = os.path.dirname(prefix) or os.curdir
+    return CheckpointError(
+        f"checkpoint '{prefix}' cannot be saved in the folder '{folder}'{free_text(folder)}: {reason}. Free space "
+        f"there, keep fewer checkpoints (tf.train.Saver(max_to_keep=)), or raise the limit of file sizes (ulimit -f). "
+        f"The checkpoints before it are complete."
+    )
 
 
 def _refuse_pattern(path: str) -> None:
@@ -204,7 +223,7 @@ class _Restoration:
     def __init__(self, saver: Any, session: Any, path: str) -> None:
         self.path = path
         self._saver, self._session = saver, session
-        self.is_monitored = saver is state_of(session.graph).savers.monitored
+        self.is_monitored = saver is state_of(session.graph).monitored_saver
         self._held = list(_held(saver, session.graph))
         # By name; None if the file is damaged: then the restore raises.
         self._shapes: dict[str, list[int]] | None = None
@@ -311,7 +330,7 @@ def _started_in(session: Any) -> Collection[Pipeline]:
 
 def warn_unsaved(pipelines: Sequence[Pipeline], graph: Any) -> None:
     """Warn of each pipeline whose position no checkpoint will hold: once, before the first batch."""
-    warned = state_of(graph).savers.unsaved
+    warned = state_of(graph).unsaved
     for pipeline in pipelines:
         if pipeline.plan.resume == "restart" or pipeline in warned or not _is_in_checkpoints(pipeline, graph):
             continue
@@ -328,7 +347,7 @@ def warn_unsaved(pipelines: Sequence[Pipeline], graph: Any) -> None:
 def _is_saved(pipeline: Pipeline, graph: Any) -> bool:
     """Whether the saver of a monitored session saves the position; in a plain one, any saver. True without a saver."""
     scopes = {saver_of(op) for op in _saves(pipeline.position_variables[0].handle)}
-    saver = state_of(graph).savers.monitored
+    saver = state_of(graph).monitored_saver
     if saver is None:
         return bool(scopes) or not any(map(is_save, graph.get_operations()))
     return saver.saver_def is None or saver.saver_def.save_tensor_name.rpartition("/")[0] in scopes
@@ -433,3 +452,43 @@ def _shortened(error: Exception) -> str:
     text = str(getattr(error, "message", error)).rpartition("Original error:")[2]
     first = next((line for line in _BUILT_AT.sub("", text).splitlines() if line.strip()), "").strip()
     return f"{type(error).__name__}: {first[:_MOST_CHARACTERS]}".rstrip(".")
+
+
+class LastSave:
+    """One more checkpoint when Ctrl-C or SIGTERM ends the training, by the saver that saves the checkpoints.
+
+    After an exception, a MonitoredSession calls no `end` of its hooks, so the one that saves does not save either. Our
+    hook cannot see it, nor its folder. But it has called its saver, at the first step at the latest. So it is the first
+    saver of the session. Others save parts of the model, or the best one so far.
+    """
+
+    def __init__(self) -> None:
+        # The saver and its arguments: the path, the step, and the others.
+        self._last: tuple[Any, Any, Any, tuple[Any, ...], dict[str, Any]] | None = None
+
+    @classmethod
+    def of(cls, graph: Any) -> LastSave:
+        """Return that of a new session of `graph`. It knows of the saves from now on."""
+        guard_restores()
+        last_save = state_of(graph).last_save = cls()
+        return last_save
+
+    def note(self, saver: Any, path: Any, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Note a call that has saved."""
+        if self._last is not None:
+            first, known, before, *_ = self._last
+            # Without a step, the path may have it.
+            if saver is not first or (path != known and (before is not None or step is not None)):
+                return
+        self._last = saver, path, step, args, kwargs
+
+    def save(self, session: Any) -> None:
+        """Save, unless the step has been saved. Call it between two steps."""
+        if self._last is None:
+            logging.warning("The training was stopped, and nothing was saved: no saver of its graph has saved before.")
+            return
+        saver, path, before, args, kwargs = self._last
+        step = None if before is None else int(session.run(tf.train.get_global_step(session.graph)))
+        if step is None or step != before:
+            path = saver.save(session, path, step, *args, **kwargs)
+        logging.warning("Saved %s; start again to continue.", path if step is None else f"at step {step}")

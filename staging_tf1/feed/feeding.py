@@ -168,7 +168,7 @@ class Feeding:
         """
         if pipeline not in self._prepared:
             check_initialized(self.session, pipeline)
-            together = state_of(self.graph).pipelines.start_together
+            together = state_of(self.graph).start_together
             self.prepare(pipelines_of(self.graph) if together else [pipeline])
         return self._prepared.pop(pipeline)
 
@@ -331,7 +331,7 @@ def feedings_of(graph: Any) -> list[Feeding]:
 
 def start_together(graph: Any, together: bool) -> None:
     """Set whether the pipelines of `graph` are prepared together, as where a hook starts all of them."""
-    state_of(graph).pipelines.start_together = together
+    state_of(graph).start_together = together
 
 
 def check_initialized(session: Any, caller: object) -> None:

@@ -26,6 +26,7 @@ from staging_tf1.sources.blocks import can_be_sliced, has_blocks
 from staging_tf1.sources.spans import NO_SPANS, Spans
 from staging_tf1.spec import flatten
 from staging_tf1.spec.conform import Conformer
+from staging_tf1.workers.pool import WorkerPool
 
 
 class MapOps(NamedTuple):
@@ -173,7 +174,7 @@ class Producer:
 
     # Threads are named after it: "feed:train:0".
     name: str
-    # What to read. A start replaces it if the checkpoint has another seed, or if worker processes read it.
+    # What to read. A start replaces it if the checkpoint has another seed.
     source: Source | StreamSource | None
     plan: Plan
     num_threads: int
@@ -185,6 +186,8 @@ class Producer:
     chained: bool = False
     # Which batches to read, where workers share them dynamically; None for all from the first one on.
     supply: Supply | None = None
+    # The worker processes that make the batches of its source in one session; None if its threads do.
+    pool: WorkerPool | None = None
 
     @property
     def autotune(self) -> bool:
@@ -277,7 +280,7 @@ def cluster_of(pipelines: Iterable[Pipeline]) -> Cluster | None:
 
 def pipelines_of(graph: Any) -> list[Pipeline]:
     """Return the pipelines that were built in `graph`, oldest first."""
-    return list(state_of(graph).pipelines.built)
+    return list(state_of(graph).pipelines)
 
 
 def areas_taken(pipelines: Iterable[Pipeline]) -> dict[str, Sink]:
@@ -305,4 +308,4 @@ def placed_in(graph: Any) -> list[Any]:
 
 def add_pipeline(graph: Any, pipeline: Pipeline) -> None:
     """Add a pipeline to `pipelines_of(graph)`."""
-    state_of(graph).pipelines.built.append(pipeline)
+    state_of(graph).pipelines.append(pipeline)

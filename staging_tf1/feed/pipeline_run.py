@@ -6,6 +6,7 @@ import functools
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from absl import logging
@@ -16,15 +17,17 @@ from staging_tf1.errors import SourceError, StagingError
 from staging_tf1.feed.autotune import autotuner
 from staging_tf1.feed.batch_reader import BatchReaders
 from staging_tf1.feed.delivery import Delivery
-from staging_tf1.feed.pipeline import Pipeline, Producer
+from staging_tf1.feed.pipeline import Pipeline
 from staging_tf1.feed.producer_run import ProducerRun
-from staging_tf1.feed.remote import with_workers
+from staging_tf1.feed.resume import Start
 from staging_tf1.feed.sink_run import Canceller, SinkRun
 from staging_tf1.feed.source_errors import text_of
 from staging_tf1.feed.threads import ENDED, Stopped, ThreadState
 from staging_tf1.fork import has_lost_tensorflow
 from staging_tf1.garbage import join_thread
-from staging_tf1.workers.pool import WorkerPool
+from staging_tf1.sources import Source
+from staging_tf1.workers.pool import PoolOptions, WorkerPool
+from staging_tf1.workers.shipping import Shipment
 
 # How often the thread that waits for the coordinator looks whether the run was stopped.
 _LOOK_SECS = 1.0
@@ -56,7 +59,7 @@ class PipelineRun:
     def __init__(
         self,
         pipeline: Pipeline,
-        starts: Sequence[tuple[Producer, int]],
+        starts: Sequence[Start],
         session: Any,
         coord: Any | None,
         canceller: Canceller,
@@ -67,7 +70,7 @@ class PipelineRun:
         self.begins_anew = False
         self._lock = threading.Lock()
         self.delivery = Delivery(pipeline, session)
-        readers = BatchReaders(with_workers(starts), pipeline.map_ops, session)
+        readers = BatchReaders(_with_workers(starts), pipeline.map_ops, session)
         self.readers = readers.for_threads()
         self.producers = tuple(ProducerRun(reader, readers.rotation, self.delivery) for reader in self.readers)
         self.states = [state for producer in self.producers for state in producer.states]
@@ -227,3 +230,30 @@ def stop_all(runs: Sequence[PipelineRun]) -> None:
             except (tf.errors.OpError, RuntimeError) as error:
                 # The session is gone, and nothing in it waits.
                 logging.vlog(1, "'%s': could not cancel: %s", begun[0].pipeline.name, error)
+
+
+def _with_workers(starts: Sequence[Start]) -> list[Start]:
+    """Return `starts`, with a pool for each producer that has worker processes. The first batch starts them.
+
+    The sources of one pipeline are shipped together, so workers share the memory that sources share.
+    """
+    plan = starts[0][0].plan
+    if not plan.num_processes:
+        return list(starts)
+    sources = [producer.source for producer, _ in starts if isinstance(producer.source, Source)]
+    shipment = Shipment(sources, users=len(sources))
+    pools = [
+        WorkerPool(
+            PoolOptions(
+                name=producer.name,
+                processes=plan.num_processes,
+                shipment=shipment,
+                source_index=index,
+                nice=plan.nice,
+                memory_limit=plan.memory_limit,
+                batch_bytes=source.bytes_per_batch,
+            )
+        )
+        for index, (source, (producer, _)) in enumerate(zip(sources, starts, strict=True))
+    ]
+    return [(replace(producer, pool=pool), first) for pool, (producer, first) in zip(pools, starts, strict=True)]

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from absl import logging
 
 from staging_tf1._tf import is_profiled
 from staging_tf1.errors import SpecError
-from staging_tf1.feed.remote import RemoteSource
 from staging_tf1.feed.source_errors import SkipRule, naming_batch
 from staging_tf1.feed.threads import Rotation, Stopped
 from staging_tf1.sources import Source, StreamSource
 from staging_tf1.sources.aligned import aligned_copy
 from staging_tf1.sources.blocks import full_batches, read_block
-from staging_tf1.sources.spans import NO_SPANS, Spans, end_of, next_kept
+from staging_tf1.sources.spans import Spans, end_of, next_kept
 from staging_tf1.spec import map_structure
 from staging_tf1.spec.arrays import checked_array, is_plain
 from staging_tf1.spec.composite import as_composite, is_composite
-from staging_tf1.workers.pool import CannotStart
+from staging_tf1.workers.pool import CannotStart, PoolStopped, WorkerPool
 
 _IMMUTABLE = (int, float, complex, str, bytes, np.generic)
 _END = object()
@@ -47,17 +46,6 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
-class Reader(Protocol):
-    """What a feed thread takes batches from."""
-
-    def take(self, skip: Skip = _raise) -> ReadBatch | None:
-        """Return the next batch, in arrays of its own, or None at the end. Thread-safe.
-
-        Args:
-          skip: called with the exception of a bad batch that is skipped without a number of its own.
-        """
-
-
 class IndexReader:
     """Reads a random-access source: threads take numbers, and make the batches in parallel.
 
@@ -67,17 +55,19 @@ class IndexReader:
       limit: how many batches there are, if the source has more.
       skip: batches that are not read, besides those without a record.
       size: how many batches to read at once, of a source that has blocks; None is one.
+      pool: makes the batches; None if the thread does.
     """
 
     def __init__(
         self,
         source: Source,
-        start: int = 0,
-        limit: int | None = None,
-        skip: Spans = NO_SPANS,
-        size: BlockSize | None = None,
+        start: int,
+        limit: int | None,
+        skip: Spans,
+        size: BlockSize | None,
+        pool: WorkerPool | None,
     ) -> None:
-        self._source, self._skip, self._size = source, skip, size
+        self._source, self._skip, self._size, self._pool = source, skip, size, pool
         self._end = end_of(source, limit)
         self._next = start
         self._left_out = 0
@@ -91,8 +81,9 @@ class IndexReader:
             self._left_out += index - self._next
             left_out, batches = self._left_out, self._block_from(index)
             self._next = index + batches
-            draw(self._source, index)
-        return read_batch(self._source, index, left_out, batches)
+            if self._pool is not None:
+                self._pool.draw(index)
+        return read_batch(self._source, index, self._pool, left_out, batches)
 
     def _block_from(self, index: int) -> int:
         """Return how many batches from `index` on are read at once."""
@@ -102,18 +93,20 @@ class IndexReader:
         return full_batches(self._source, index, most)
 
 
-def draw(source: Source, index: int) -> None:
-    """Note that batch `index` is the next one in the order of delivery. `read_batch` then reads it."""
-    if isinstance(source, RemoteSource):
-        source.draw(index)
+def read_batch(source: Source, index: int, pool: WorkerPool | None, left_out: int = 0, batches: int = 1) -> ReadBatch:
+    """Return batch `index` of a random-access source, or a block from it on, in arrays of its own.
 
-
-def read_batch(source: Source, index: int, left_out: int = 0, batches: int = 1) -> ReadBatch:
-    """Return batch `index` of a random-access source, or a block from it on, in arrays of its own."""
+    With a pool, `pool.draw` has been called with its number, in the order of delivery.
+    """
     try:
         with naming_batch(index):
-            read = _given_away(source, source.batch(index)) if batches == 1 else read_block(source, index, batches)
-    except (Stopped, CannotStart):
+            if pool is not None:
+                read = pool.make(index)
+            else:
+                read = _given_away(source, source.batch(index)) if batches == 1 else read_block(source, index, batches)
+    except PoolStopped:
+        raise Stopped from None
+    except CannotStart:
         # Not the batch's fault.
         raise
     except Exception as error:
@@ -124,7 +117,7 @@ def read_batch(source: Source, index: int, left_out: int = 0, batches: int = 1) 
 class StreamReader:
     """Reads a sequential source, one thread at a time."""
 
-    def __init__(self, source: StreamSource, rule: SkipRule, start: int = 0) -> None:
+    def __init__(self, source: StreamSource, rule: SkipRule, start: int) -> None:
         self._source, self._rule = source, rule
         self._batches: Iterator[Any] | None = None
         self._next = self._start = start
@@ -227,6 +220,9 @@ class RotationReader:
         except self._rule.types as error:
             return error
         return None
+
+
+Reader = IndexReader | StreamReader | RotationReader
 
 
 def _given_away(source: Source | StreamSource, batch: Any) -> Any:

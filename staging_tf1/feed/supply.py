@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from absl import logging
 
@@ -35,22 +35,6 @@ class NextBatch(NamedTuple):
     batch: int
 
 
-class Supply(Protocol):
-    """Tells the feed threads of one producer which batches to read. Thread-safe."""
-
-    def next(self) -> NextBatch | None:
-        """Return the next batch to read; None at the end. May wait until the chief hands out more."""
-
-    def skip(self, batch: int) -> None:
-        """Acknowledge a bad batch, which no step will."""
-
-    def step_failed(self) -> None:
-        """Called after a failed step, which may have consumed a batch without acknowledging it."""
-
-    def stop(self) -> None:
-        """End all waits. `next` returns None from then on."""
-
-
 class LocalSupply:
     """Supplies all batches that have not been consumed, to the only process.
 
@@ -69,15 +53,15 @@ class LocalSupply:
         self.skip = skip
 
     def next(self) -> NextBatch | None:
-        """See base class."""
+        """Return the next batch to read; None at the end."""
         with self._lock:
             return None if self._stopped else next(self._named, None)
 
     def step_failed(self) -> None:
-        """See base class. A restored run reads the batch again."""
+        """Do nothing: a restored run reads the batch again."""
 
     def stop(self) -> None:
-        """See base class."""
+        """Let `next` return None from now on."""
         self._stopped = True
 
 
@@ -143,7 +127,7 @@ class LeasedSupply:
         self._lock = threading.RLock()
 
     def next(self) -> NextBatch | None:
-        """See base class.
+        """Return the next batch to read; None at the end. May wait until the chief hands out more.
 
         Raises:
           tf.errors.AbortedError: the chief has begun another run, or has given this worker's batches to others. A
@@ -166,7 +150,7 @@ class LeasedSupply:
         return None
 
     def skip(self, batch: int) -> None:
-        """See base class."""
+        """Acknowledge a bad batch, which no step will."""
         try:
             self._skip(batch)
         except tf.errors.InvalidArgumentError as error:
@@ -175,11 +159,11 @@ class LeasedSupply:
             raise
 
     def step_failed(self) -> None:
-        """See base class."""
+        """Note that a step has failed, which may have consumed a batch without acknowledging it."""
         self._step_failed = True
 
     def stop(self) -> None:
-        """See base class."""
+        """End all waits. `next` returns None from then on."""
         self._stopped.set()
 
     def give_back(self) -> None:
@@ -301,3 +285,6 @@ class LeasedSupply:
             logging.warning("%s: batches that failed steps have taken come again: %s", self._worker, lost)
             self._left.extend(lost)
             self._step_failed, self._lost = False, ([], 0.0)
+
+
+Supply = LocalSupply | LeasedSupply

@@ -83,8 +83,8 @@ def building(caller: str, *, warns_of_repeats: bool = False) -> Iterator[CallSit
             yield site
     finally:
         _under_way.site = None
-    log = counted_state_of(tf.get_default_graph()).log
-    log.built[site] = log.runs
+    state = counted_state_of(tf.get_default_graph())
+    state.built[site] = state.runs
 
 
 def _check_context(caller: str, site: CallSite) -> None:
@@ -150,12 +150,12 @@ def _check_open(caller: str, site: CallSite) -> None:
 def _repeated(caller: str, site: CallSite) -> str:
     """Describe that the same line has built one before, as in a training loop; empty if it has not."""
     graph = tf.get_default_graph()
-    log = counted_state_of(graph).log
-    runs_then = log.built.get(site)
+    state = counted_state_of(graph)
+    runs_then = state.built.get(site)
     if runs_then is None:
         return ""
     session = tf.get_default_session()
-    if log.runs > runs_then:
+    if state.runs > runs_then:
         why = "the graph has been run since"
     elif session is not None and session.graph is graph:
         why = "a session of this graph is active, so this looks like a training loop"

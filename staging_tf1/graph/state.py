@@ -14,14 +14,12 @@ from staging_tf1.graph.callsite import CallSite
 if TYPE_CHECKING:
     from staging_tf1.cluster.fence import Fence
     from staging_tf1.cluster.snapshot import Copies
+    from staging_tf1.feed.checkpoint import LastSave
     from staging_tf1.feed.feeding import Feeding
     from staging_tf1.feed.pipeline import Pipeline
     from staging_tf1.graph.area_base import BaseStagingArea
     from staging_tf1.graph.probes import Probe
     from staging_tf1.graph.sync_tokens import SyncTokens
-    from staging_tf1.lifecycle.last_save import LastSave
-
-__all__ = ["GraphState", "Store", "StoreKey", "attach", "counted_state_of", "feeding_in", "is_watched", "state_of"]
 
 # It lives as long as the graph or session. A WeakKeyDictionary would never free it, because the areas refer to their
 # graph. A TensorFlow collection would warn at every export_meta_graph.
@@ -62,18 +60,6 @@ class KnownStores:
 
 
 @dataclass
-class BuildLog:
-    """The `Session.run` calls of one graph, and what was built between them."""
-
-    # The calls, from the first `counted_state_of` on.
-    runs: int = 0
-    # Whether calls are counted.
-    is_counting: bool = False
-    # For each line that built something, the value of `runs` when it last did.
-    built: dict[CallSite, int] = field(default_factory=dict)
-
-
-@dataclass
 class SharedOps:
     """Ops that are made only once in a graph."""
 
@@ -92,43 +78,32 @@ class SharedOps:
 
 
 @dataclass
-class PipelinesState:
-    """The pipelines of one graph."""
-
-    # Oldest first.
-    built: list[Pipeline] = field(default_factory=list)
-    # Whether a `StagingHook` starts all of them.
-    start_together: bool = False
-
-
-@dataclass
-class SaversState:
-    """What is known about the savers of one graph."""
-
-    # Whether an error of a restore is explained although the graph has no pipeline.
-    are_guarded: bool = False
-    # The `tf.train.Saver` of a monitored session; None without one.
-    monitored: Any = None
-    # The last call of the saver that saves the checkpoints of a session; None if nothing will repeat it.
-    last_save: LastSave | None = None
-    # The pipelines whose position no saver saves, after the warning that says so.
-    unsaved: set[Pipeline] = field(default_factory=set)
-
-
-@dataclass
 class GraphState:
     """The record of one graph."""
 
     # In the order of construction. Strong references, because the ops of an area outlive the Python object.
     areas: list[BaseStagingArea] = field(default_factory=list)
+    stores: KnownStores = field(default_factory=KnownStores)
     # The functions of its library, as FunctionDefs by name, when they were last read.
     functions: dict[str, Any] = field(default_factory=dict)
-    # Each of the others is explained by its class.
-    stores: KnownStores = field(default_factory=KnownStores)
-    log: BuildLog = field(default_factory=BuildLog)
     ops: SharedOps = field(default_factory=SharedOps)
-    pipelines: PipelinesState = field(default_factory=PipelinesState)
-    savers: SaversState = field(default_factory=SaversState)
+    # Its `Session.run` calls, from the first `counted_state_of` on, and whether they are counted.
+    runs: int = 0
+    counts_runs: bool = False
+    # For each line that built something, the value of `runs` when it last did.
+    built: dict[CallSite, int] = field(default_factory=dict)
+    # Oldest first.
+    pipelines: list[Pipeline] = field(default_factory=list)
+    # Whether a `StagingHook` starts all of them.
+    start_together: bool = False
+    # Whether an error of a restore is explained although the graph has no pipeline.
+    savers_are_guarded: bool = False
+    # The `tf.train.Saver` of a monitored session; None without one.
+    monitored_saver: Any = None
+    # The last call of the saver that saves the checkpoints of a session; None if nothing will repeat it.
+    last_save: LastSave | None = None
+    # The pipelines whose position no saver saves, after the warning that says so.
+    unsaved: set[Pipeline] = field(default_factory=set)
 
 
 def state_of(graph: Any) -> GraphState:
@@ -143,9 +118,9 @@ def state_of(graph: Any) -> GraphState:
 def counted_state_of(graph: Any) -> GraphState:
     """Return the record of `graph`, whose runs are counted from the first call on."""
     state = state_of(graph)
-    if not state.log.is_counting:
-        state.log.is_counting = True
-        count_runs(graph, state.log)
+    if not state.counts_runs:
+        state.counts_runs = True
+        count_runs(graph, state)
     return state
 
 

@@ -11,13 +11,12 @@ from staging_tf1._tf import forget_threads, is_closed, leave_to_close, tf
 from staging_tf1.arguments import flag, seconds, stall_secs_or_default
 from staging_tf1.cluster.cluster import Cluster
 from staging_tf1.cluster.snapshot import copy_before_saving
-from staging_tf1.feed.checkpoint import guard_savers
+from staging_tf1.feed.checkpoint import LastSave, guard_savers
 from staging_tf1.feed.feeding import Feeding, feeding_of, feedings_of, start_together
 from staging_tf1.feed.pipeline import Pipeline, cluster_of, pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun, first_error
 from staging_tf1.fork import has_lost_tensorflow, refuse_if_forked
 from staging_tf1.graph.sync_tokens import sync_tokens_of
-from staging_tf1.lifecycle.last_save import LastSave
 from staging_tf1.lifecycle.runtime import SessionRuntime, begin, join_all
 from staging_tf1.lifecycle.start import own_areas
 from staging_tf1.watch.snapshot import Observer

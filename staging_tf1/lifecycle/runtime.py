@@ -17,6 +17,7 @@ from staging_tf1.background import Background
 from staging_tf1.cluster.layout import Layout
 from staging_tf1.cluster.reach import is_listening, unreachable
 from staging_tf1.errors import StuckThreadWarning, warn
+from staging_tf1.feed.checkpoint import LastSave
 from staging_tf1.feed.feeding import Feeding, start_together
 from staging_tf1.feed.pipeline import cluster_of, pipelines_of, placed_in
 from staging_tf1.feed.pipeline_run import PipelineRun
@@ -24,7 +25,6 @@ from staging_tf1.feed.threads import ThreadState
 from staging_tf1.fork import disarm_in_child, has_lost_tensorflow
 from staging_tf1.garbage import join_thread
 from staging_tf1.graph.placement import warn_misplaced
-from staging_tf1.lifecycle.last_save import LastSave
 from staging_tf1.lifecycle.steps import Steps
 from staging_tf1.signals import InterruptWatcher, ending_at_once, in_main_thread
 from staging_tf1.watch.ending import RunEnder

@@ -130,7 +130,7 @@ def test_a_session_that_cannot_be_created_leaves_the_graph_to_the_next_one(graph
     with pytest.raises(ValueError, match="refused"):
         staging.StagingSession(hooks=[Refuses(when)])
     assert feed_threads() == []
-    assert not state_of(graph).pipelines.start_together
+    assert not state_of(graph).start_together
     with staging.StagingSession() as sess:
         assert to_the_end(sess.run, [x]) == [[0, 1, 2]]
 
@@ -265,9 +265,9 @@ def test_pipelines_start_together_until_an_error_ends_the_session(graph: Any, is
     hooks = [staging.StagingHook(), *([Preempted(at=(1,))] if is_preempted else [])]
     with pytest.raises(ValueError, match="asked to"), tf.train.MonitoredTrainingSession(hooks=hooks) as sess:
         sess.run(x)
-        assert state_of(graph).pipelines.start_together, "also after the session was created again"
+        assert state_of(graph).start_together, "also after the session was created again"
         raise ValueError("asked to")
-    assert not state_of(graph).pipelines.start_together
+    assert not state_of(graph).start_together
 
 
 def test_a_session_that_is_created_again_prepares_its_pipelines_together(graph: Any, monkeypatch: Any) -> None:

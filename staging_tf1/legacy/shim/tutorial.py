@@ -121,7 +121,7 @@ class TutorialStagingArea:
 
     def _count_call(self, method: str) -> None:
         site = call_site()
-        runs = counted_state_of(self._area.graph).log.runs
+        runs = counted_state_of(self._area.graph).runs
         if self._calls.setdefault(site, runs) != runs and not self._warned:
             self._warned = True
             _log.warning(

@@ -38,7 +38,7 @@ class _HookUnlessGiven(tf.train.SessionRunHook):  # type: ignore[misc]
         self._hook: StagingHook | None = None
 
     def begin(self) -> None:
-        if not state_of(tf.get_default_graph()).pipelines.start_together:
+        if not state_of(tf.get_default_graph()).start_together:
             self._hook = StagingHook()
             self._hook.begin()
 
