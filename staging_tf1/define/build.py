@@ -133,7 +133,6 @@ def _staged_of(entry: Input, fed: Sequence[Any]) -> Any:
 
 
 def _converted(entry: Input, batch: Any) -> Any:
-    """Apply `spec=` and `cast=` to a batch."""
     leaves = zip(flatten_with_paths(batch), flatten(entry.given), flatten(entry.components), strict=True)
     return pack(batch, [_fit(leaf, had, want, path) for (path, leaf), had, want in leaves])
 
@@ -156,7 +155,6 @@ def _fed(entry: Input, keeps_state: bool) -> Tensors:
 
 
 def _fit(leaf: Any, had: Any, wanted: Any, path: str) -> Any:
-    """Convert one component to the shape and dtype of `wanted`."""
     if specs.is_dense(wanted) and str(had.shape) != str(wanted.shape):
         leaf = tf.ensure_shape(leaf, wanted.shape, name=_op_name("declared", path))
     if getattr(had, "dtype", None) != getattr(wanted, "dtype", None):
@@ -177,7 +175,6 @@ def _placeholders(type_spec: Any, name: str | None) -> Any:
 
 
 def _op_name(*parts: str) -> str:
-    """Make an op name from a component's path."""
     return re.sub(r"[^A-Za-z0-9_]+", "_", "_".join(filter(None, parts))).strip("_") or "batch"
 
 

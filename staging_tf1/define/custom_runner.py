@@ -229,7 +229,6 @@ class CustomRunner:
 
 
 def _whole(caller: str, argument: str, value: Any, least: int, most: int, meaning: str = "") -> int | None:
-    """Check a whole number, unless it is None."""
     return None if value is None else whole(caller, argument, value, least, most, meaning)
 
 
@@ -290,7 +289,6 @@ def _of_any_length(leaf: Any) -> Any:
 
 
 def _source_batch(plan: Plan) -> int | None:
-    """Return the batch size of the source; None if it is unknown."""
     source = plan.inputs[0].source
     return source.batch_size if isinstance(source, Source) else None
 

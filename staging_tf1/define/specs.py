@@ -33,7 +33,6 @@ def of_tensors(values: Any) -> Any:
 
 
 def of_dataset(dataset: Any) -> Any:
-    """Return the specs of a `tf.data.Dataset`'s elements."""
     return dataset.element_spec
 
 
@@ -47,7 +46,6 @@ def of_source(source: Source | StreamSource, spec: Any) -> Any:
 
 
 def as_type_spec(leaf: Any) -> Any:
-    """Return the `tf.TypeSpec` of one component of a source."""
     dtype = as_tf_dtype(leaf.dtype)
     if isinstance(leaf, SparseSpec):
         return tf.SparseTensorSpec(leaf.shape, dtype)
@@ -112,7 +110,6 @@ def _narrowed(leaf: Any, declared: Any) -> Any:
 
 
 def is_dense(spec: Any) -> bool:
-    """Whether `spec` is the spec of one dense tensor."""
     return isinstance(spec, tf.TensorSpec)
 
 
@@ -126,7 +123,6 @@ def _bytes(spec: Any, batch_size: int | None) -> int | None:
 
 
 def castable(dtype: Any) -> bool:
-    """Whether `tf.cast` supports the dtype: numbers and booleans."""
     return bool(dtype.is_floating or dtype.is_integer or dtype.is_bool or dtype.is_complex)
 
 

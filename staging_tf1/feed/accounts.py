@@ -17,8 +17,6 @@ from staging_tf1.sources import Source
 
 
 class Count(NamedTuple):
-    """The numbers of one sink."""
-
     gets: GetFigures
     # Elements that can be taken.
     ready: int
@@ -28,7 +26,6 @@ class Count(NamedTuple):
 
     @property
     def taken(self) -> int:
-        """How many batches have been taken."""
         return self.gets.batches
 
 
@@ -63,9 +60,6 @@ class Accounts(Handler):
     The graph counts gets, and does not say which step made one. So where a failed step was not alone, it is known how
     many batches failed, and not which.
 
-    Args:
-      session: the session.
-
     Attributes:
       numbers: for each sink, the numbers of the failed batches in the order of delivery, as far as they are known.
       unknown: for each sink, how many batches failed besides those.
@@ -97,11 +91,9 @@ class Accounts(Handler):
         self.last_is_torn = False
 
     def stage(self, look: Look) -> Stage | None:
-        """See base class."""
         return Stage(self.before, self.after, self.failed) if look.sinks else None
 
     def before(self, run: Run) -> None:
-        """Count a step as under way."""
         # First: of two steps that begin at once, at least one sees the other.
         self._under_way[run] = None
         if len(self._under_way) > 1 or self._suspects or self._together:
@@ -124,7 +116,6 @@ class Accounts(Handler):
         return any(sink in run.plan.sinks for run in list(self._under_way))
 
     def after(self, run: Run) -> None:
-        """Count the batches of a step that has succeeded."""
         sinks, thread = run.plan.sinks, threading.get_ident()
         succeeded = self._succeeded.setdefault(sinks, {})
         succeeded[thread] = succeeded.get(thread, 0) + 1
@@ -172,7 +163,6 @@ class Accounts(Handler):
         return sum(number for threads in by_thread for number in list(threads.values()))
 
     def count_failed(self, sink: Sink) -> int:
-        """Return how many batches of `sink` went to failed steps."""
         return len(self.numbers.get(sink, ())) + self.unknown[sink]
 
     def settle(self, others: Iterable[Sink] = ()) -> dict[Sink, Count]:

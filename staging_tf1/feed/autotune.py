@@ -64,7 +64,6 @@ def decide(state: State, observed: Observation, most: int) -> State:
     """Return the next state. A pure function.
 
     Args:
-      state: the present one.
       observed: what happened since the last decision.
       most: the threads that there are.
 
@@ -99,7 +98,6 @@ def most_threads(source: object, most: int) -> int:
     """Return how many threads AUTOTUNE may use for a source: the cores, or 16 if there are fewer.
 
     Args:
-      source: the source.
       most: those that the argument allows.
     """
     return min(most, max(usable_cores(), _MOST) if isinstance(source, Source) else _MOST_OF_STREAM)
@@ -109,7 +107,6 @@ def autotuner(name: str, session: Any, producers: Sequence[ProducerRun], stoppin
     """Return a thread that decides how many feed threads of each producer work, and ends with them.
 
     Args:
-      name: the pipeline's name.
       session: the session that it runs in.
       producers: its producers, all with AUTOTUNE.
       stopping: ends it with them.

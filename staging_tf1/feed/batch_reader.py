@@ -131,7 +131,6 @@ class BatchReader:
                 raise batch.error
 
     def skip(self, state: ThreadState, error: BaseException) -> None:
-        """Count a skipped batch; raise `error` if that exceeds the limit."""
         self.skipped.skip(error)
         state.ignored += 1
 
@@ -203,7 +202,6 @@ class SuppliedReader(BatchReader):
 
     @property
     def reads(self) -> bool:
-        """See base class."""
         return True
 
     def _next(self, state: ThreadState) -> FedBatch | None:
@@ -229,13 +227,11 @@ class SuppliedReader(BatchReader):
         return self._fed(numbered, place)
 
     def leave_out(self, batch: FedBatch, state: ThreadState) -> None:
-        """See base class."""
         super().leave_out(batch, state)
         if batch.error is not None:
             self._supply.skip(batch.number)
 
     def stop(self) -> None:
-        """See base class."""
         self._supply.stop()
 
     def _stamp(self, number: int, before: int) -> int:
@@ -248,7 +244,6 @@ class BatchReaders:
     Args:
       starts: each producer, with the number of its first batch.
       map_ops: those of the `map_fn` of each producer, if there is one.
-      session: runs them.
 
     Attributes:
       rotation: the order in which the towers take from an input that they share.

@@ -36,7 +36,6 @@ class Look(NamedTuple):
     pipelines: tuple[Pipeline, ...]
 
     def towers_of(self, pipeline: Pipeline) -> tuple[int, ...]:
-        """Return the towers of `pipeline` that the run takes from."""
         return tuple(tower for tower, sink in enumerate(pipeline.sinks) if sink in self.sinks)
 
 
@@ -57,7 +56,6 @@ class Run:
     """One run on its way through the chain.
 
     Attributes:
-      plan: the plan.
       fetches: what the user fetches.
       feeds: what is fed: the user's feeds, and those of the puts.
       puts: the puts that are added to the run.
@@ -83,7 +81,6 @@ class Run:
         self.counts: Mapping[Sink, Any] = {}
 
     def add(self, puts: Sequence[Any], feeds: Mapping[Any, Any]) -> None:
-        """Add puts and feeds to the run."""
         self.puts += puts
         if feeds:
             self.feeds = {**(self.feeds or {}), **feeds}
@@ -143,9 +140,6 @@ class Chain:
 
     The package's own runs are no steps, and go past it (`_tf.run_unwrapped`).
 
-    Args:
-      session: a `tf.Session`.
-
     Attributes:
       handlers: the handlers, outermost first.
       raise_cause: called with a run and its error, before the handlers are told. Raises what has ended the run in place
@@ -174,7 +168,6 @@ class Chain:
         return bool(self.handlers) and pipeline in self._pipelines
 
     def close_handlers(self) -> None:
-        """Close the handlers, the innermost first. May be called twice."""
         for handler in reversed(self.handlers):
             handler.close()
 
@@ -184,7 +177,6 @@ class Chain:
         self.close_handlers()
 
     def plan(self, fetches: Any, feed_dict: Any | None) -> RunPlan:
-        """Return what is done for a run of `fetches`."""
         return self._plans.of(fetches, feed_dict)
 
     def _compile(self, takes_from: frozenset[Sink], fetches: Any, fed: list[Any]) -> RunPlan:

@@ -474,7 +474,6 @@ class LastSave:
         return last_save
 
     def note(self, saver: Any, path: Any, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Note a call that has saved."""
         if self._last is not None:
             first, known, before, *_ = self._last
             # Without a step, the path may have it.

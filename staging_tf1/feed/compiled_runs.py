@@ -67,13 +67,11 @@ def identity_of(fetches: Any) -> Any:
 
 
 def compile_runs(session: Any) -> None:
-    """Compile the runs of `session`."""
     wrap_inner_runs(_run)
     _runs_of(session)
 
 
 def compile_all_runs() -> None:
-    """Compile the runs of every session of this process."""
     global _all
     _all = True
     wrap_inner_runs(_run)
@@ -185,7 +183,6 @@ class _CompiledRuns:
         self._fed: dict[int, tuple[Any, Any]] = {}
 
     def add(self, key: Any, session: Any, fetches: Any) -> None:
-        """Compile a run of `fetches`, which has succeeded."""
         if replaces_inner_run(session):
             return
         held: list[Any] = []

@@ -18,8 +18,6 @@ class Delivery:
     """Counts the staged batches, and releases and closes the towers together.
 
     Attributes:
-      pipeline: the pipeline.
-      session: the session.
       sinks: one per tower.
       barrier: the barrier between the towers; None for one tower.
       stopping: whether puts are prevented, after an error or a stop.
@@ -83,7 +81,6 @@ class Delivery:
             self._refuse_beyond_the_end(towers)
 
     def drain(self) -> None:
-        """Tell the barrier that reading stops."""
         if self.barrier is not None:
             # Whole rounds go on: a common step would take from the towers that have a batch, and lose it.
             self.barrier.drain()

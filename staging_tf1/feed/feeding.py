@@ -53,9 +53,6 @@ class Feeding:
 
     The first start of a pipeline makes it: `start()`, a hook, or a queue runner without either.
 
-    Args:
-      session: a `tf.Session`.
-
     Attributes:
       runs: the pipelines that run, each with its run.
       started: the pipelines that have been started before.
@@ -83,14 +80,12 @@ class Feeding:
 
     @cached_property
     def chain(self) -> Chain:
-        """What the runs of the session go through."""
         chain = Chain(self.session)
         compile_runs(self.session)
         return chain
 
     @cached_property
     def renewals(self) -> Renewals:
-        """Lets pipelines begin anew."""
         return Renewals(self)
 
     @property
@@ -99,7 +94,6 @@ class Feeding:
         return self.started - self.renewed
 
     def runs_of(self, pipelines: Iterable[Pipeline]) -> list[PipelineRun]:
-        """Return the runs of those of `pipelines` that run."""
         return [run for pipeline in pipelines if (run := self.runs.get(pipeline)) is not None]
 
     # Starting.
@@ -150,7 +144,6 @@ class Feeding:
                 fast_forward(pipeline, begins, self.session)
 
     def _make_room(self, pipelines: Sequence[Pipeline]) -> None:
-        """Empty the sinks."""
         again = [sink for pipeline in pipelines if pipeline in self.started for sink in pipeline.sinks]
         if again:
             # Their counts go on, but their readers begin anew.
@@ -325,7 +318,6 @@ def feeding_of(session: Any) -> Feeding:
 
 
 def feedings_of(graph: Any) -> list[Feeding]:
-    """Return those of the sessions of `graph` that have not been freed."""
     return [feeding for feeding in list(_feedings) if feeding.graph is graph]
 
 

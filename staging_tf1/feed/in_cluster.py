@@ -108,7 +108,6 @@ class GatedRuns(Handler):
         self._gate.only_wait = self._only_wait
 
     def stage(self, look: Look) -> Stage:
-        """See base class."""
         savers = frozenset(saver_of(op) for op in look.ops.values() if is_save(op))
         if savers and self._cluster.is_chief:
             return Stage(before=partial(self._make_saving, savers))

@@ -61,8 +61,6 @@ class Input:
 
 
 class Mapped(NamedTuple):
-    """A `map_fn`, traced."""
-
     # The input without it.
     before: Input
     # A `tf.function` of one signature: it takes a batch, and the seed, if it is random.
@@ -150,7 +148,6 @@ class Plan:
 
     @property
     def by_record(self) -> bool:
-        """Whether a queue holds single records."""
         return self.queue is not None and not self.queue.whole_batches
 
     @property
@@ -191,7 +188,6 @@ class Producer:
 
     @property
     def autotune(self) -> bool:
-        """Whether AUTOTUNE decides how many threads work."""
         return self.plan.num_threads == AUTOTUNE
 
     def arrays(self, number: int, batch: Any) -> list[np.ndarray[Any, Any]]:
@@ -203,7 +199,6 @@ class Producer:
         return self._conformer(batch, f"'{self.name}': batch {number}")
 
     def records(self, arrays: list[np.ndarray[Any, Any]]) -> int:
-        """Return the number of records in what `arrays` returned."""
         return self._conformer.records(arrays)
 
     def label(self, number: int) -> np.ndarray[Any, Any]:
@@ -241,7 +236,6 @@ class Pipeline:
 
     @property
     def lockstep(self) -> bool:
-        """Whether the steps themselves put, without a feed thread."""
         return self.plan.lockstep
 
     @property
@@ -251,17 +245,14 @@ class Pipeline:
 
     @property
     def is_computed(self) -> bool:
-        """Whether ops of the program compute its batches."""
         return all(entry.is_computed for entry in self.plan.inputs)
 
     @property
     def has_unknown_length(self) -> bool:
-        """Whether its length is unknown."""
         return not all(isinstance(entry.source, Source) for entry in self.plan.inputs)
 
     @property
     def position_variables(self) -> list[Any]:
-        """The variables that hold its position in checkpoints."""
         return [] if self.position is None else list(self.position.variables)
 
     @property
@@ -307,5 +298,4 @@ def placed_in(graph: Any) -> list[Any]:
 
 
 def add_pipeline(graph: Any, pipeline: Pipeline) -> None:
-    """Add a pipeline to `pipelines_of(graph)`."""
     state_of(graph).pipelines.append(pipeline)

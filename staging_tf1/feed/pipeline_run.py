@@ -95,11 +95,9 @@ class PipelineRun:
 
     @property
     def sinks(self) -> tuple[SinkRun, ...]:
-        """The sinks in this session, one per tower."""
         return self.delivery.sinks
 
     def states_of(self, tower: int) -> list[ThreadState]:
-        """Return the states of the threads that fill one tower's sink."""
         return [state for run in self.producers if run.producer.tower == tower for state in run.states]
 
     def threads_of(self, tower: int) -> int:
@@ -107,7 +105,6 @@ class PipelineRun:
         return sum(run.crew.number for run in self.producers if run.producer.tower == tower)
 
     def pools_of(self, tower: int) -> list[WorkerPool]:
-        """Return the worker processes that make one tower's batches."""
         return [run.pool for run in self.producers if run.producer.tower == tower and run.pool is not None]
 
     def stop(self) -> None:
@@ -155,7 +152,6 @@ class PipelineRun:
             )
 
     def is_putting(self) -> bool:
-        """Whether a put is running."""
         return any(begun != ended for begun, ended in (sink.puts() for sink in self.sinks))
 
     def drain(self) -> None:
@@ -188,7 +184,6 @@ class PipelineRun:
         self._stop_with_others()
 
     def _report(self, coord: Any, error: BaseException) -> None:
-        """Request a stop because of `error`."""
         try:
             # As a tuple, because the coordinator cannot find the traceback outside an `except` block.
             coord.request_stop((type(error), error, error.__traceback__))
@@ -215,7 +210,6 @@ class PipelineRun:
 
 
 def first_error(runs: Iterable[PipelineRun]) -> BaseException | None:
-    """Return the first exception of a feed thread of `runs`, or None."""
     return next((run.error for run in runs if run.error is not None), None)
 
 

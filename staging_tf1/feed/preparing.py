@@ -31,7 +31,6 @@ class Preparing:
     Args:
       producer: the producer, with the source that the session reads.
       map_ops: those of its `map_fn`; None if there is none.
-      session: runs them.
     """
 
     def __init__(self, producer: Producer, map_ops: MapOps | None, session: Any) -> None:
@@ -40,7 +39,6 @@ class Preparing:
 
     @property
     def maps(self) -> bool:
-        """Whether there is a `map_fn`."""
         return self._map is not None
 
     def block(self, number: int, rows: Any, count: int) -> Feeds:
@@ -98,7 +96,6 @@ class _BatchMap:
         return [_to_feed(*each) for each in zip(results, self._dtypes, self._mapped.copied, strict=True)]
 
     def seeds(self, numbers: Iterable[int]) -> list[np.ndarray[Any, Any]]:
-        """Return the seeds of some batches in one array (int64, [n, 2]), in a list; an empty one if it takes none."""
         return [] if self._seeds is None else [np.array([self._seeds(number) for number in numbers], np.int64)]
 
     def failed(self, number: int, error: tf.errors.OpError) -> tf.errors.OpError:

@@ -69,7 +69,6 @@ class Crew:
             self._changed.notify_all()
 
     def end(self) -> None:
-        """Wake the parked threads, which end. May be called twice."""
         with self._changed:
             self.ended = True
             self._changed.notify_all()
@@ -133,7 +132,6 @@ class ProducerRun:
         self._batches.stop()
 
     def resize(self, number: int) -> None:
-        """Let the first `number` threads work."""
         self.crew.resize(number)
 
     def feed(self, state: ThreadState) -> None:

@@ -50,7 +50,6 @@ class IndexReader:
     """Reads a random-access source: threads take numbers, and make the batches in parallel.
 
     Args:
-      source: the source.
       start: the first batch to read.
       limit: how many batches there are, if the source has more.
       skip: batches that are not read, besides those without a record.

@@ -54,7 +54,6 @@ class Renewals(Handler):
         self._iterators: dict[Pipeline, frozenset[str]] = {}
 
     def stage(self, look: Look) -> Stage | None:
-        """See base class."""
         # The second input of an initializer is the iterator.
         initialized = {op.inputs[1].op.name for op in look.ops.values() if op.type == "MakeIterator"}
         pipelines, taken = pipelines_of(look.graph), look.pipelines
@@ -178,7 +177,6 @@ class Renewals(Handler):
                 self._changed.notify_all()
 
     def _positions(self, pipelines: Iterable[Pipeline]) -> dict[Pipeline, Any]:
-        """Return what the variables of the positions hold."""
         saved = {pipeline: pipeline.position.saved for pipeline in pipelines if pipeline.position is not None}
         return dict(run_unwrapped(self._session, saved)) if saved else {}
 

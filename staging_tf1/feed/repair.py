@@ -38,7 +38,6 @@ class Repair(Handler):
         self._in_lockstep = [sink for pipeline in pipelines if pipeline.lockstep for sink in pipeline.sinks]
 
     def stage(self, look: Look) -> Stage | None:
-        """See base class."""
         return Stage(failed=self._failed) if look.sinks else None
 
     def _failed(self, run: Run, error: BaseException) -> None:
@@ -79,7 +78,6 @@ def repair_slots(
     Args:
       sink: the sink. A queue loses nothing.
       counts: of the sinks, after the step that failed.
-      session: the session of the step.
       puts: returns how many puts have begun and how many have ended.
     """
     ops, count = sink.repair, counts.get(sink)
@@ -99,9 +97,7 @@ def release_stranded(sink: Sink, counts: Mapping[Sink, Count], session: Any, fed
     Only for lockstep, where no put is running between two steps.
 
     Args:
-      sink: the sink.
       counts: of the sinks, after the step that failed.
-      session: the session of the step.
       fed: the feeds of that step's put.
     """
     ops, count = sink.repair, counts.get(sink)

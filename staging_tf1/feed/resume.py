@@ -38,7 +38,6 @@ def resume_points(
 
     Args:
       pipelines: the pipelines to start.
-      session: their session.
       going_on: those that were started in it before. Each continues its own position.
       before_change: None for a new run. For a session that continues the run of a cluster: called before any position
         is rewritten, which it is only if the program has changed.
@@ -84,7 +83,6 @@ def _load(pipelines: Sequence[Pipeline], session: Any, new: Sequence[Pipeline]) 
 
     Args:
       pipelines: with a position.
-      session: their session.
       new: those that begin a run, and may thus restart.
     """
     if not pipelines:
@@ -201,7 +199,6 @@ class _Resumption:
         logging.warning("%s resume='ignore' leaves out what has these numbers now.", problem)
 
     def follow(self, values: Sequence[Any]) -> None:
-        """Find the starts from what the chief has stored."""
         pipeline, position = self.pipeline, _position(self.pipeline)
         saved = position.parsed(values)
         producers, present = _with_saved_seed(pipeline.producers, position.fingerprint, saved.fingerprint)

@@ -77,8 +77,6 @@ class SinkRun:
     """Runs the ops of a sink in `session`. The feed threads make the callables when they first need them.
 
     Args:
-      sink: the sink.
-      session: the session.
       producers: how many producers fill it.
       gate: while it is closed, no put into an area begins; None outside a cluster. Puts into a queue go on, because a
         queue does not show whether a step waits for it, and that step must end.
@@ -194,12 +192,10 @@ class SinkRun:
             return self._block
 
     def puts(self) -> tuple[int, int]:
-        """Return how many puts have begun, and how many have ended."""
         with self._lock:
             return self.begun, self.ended
 
     def release(self, batches: int) -> None:
-        """Let `batches` staged elements be taken."""
         with self._making:
             if self._release is None:
                 self._release = _quick(self._session, [self.sink.put.release], self._stamp)

@@ -72,7 +72,6 @@ class Pace:
         self._taken: deque[float] = deque()
 
     def took(self, now: float) -> None:
-        """Record that a batch was taken."""
         self._taken.append(now)
 
     def ahead(self, now: float) -> int:
@@ -163,7 +162,6 @@ class LeasedSupply:
         self._step_failed = True
 
     def stop(self) -> None:
-        """End all waits. `next` returns None from then on."""
         self._stopped.set()
 
     def give_back(self) -> None:

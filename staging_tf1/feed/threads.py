@@ -156,7 +156,6 @@ class Sequencer:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Wake every waiting thread with `Stopped`."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -175,9 +174,7 @@ class Rotation:
         self._sequencer = Sequencer(first)
 
     def at(self, round: int, tower: int) -> AbstractContextManager[None]:
-        """Wait for the turn of `tower` in `round`. The body runs alone."""
         return self._sequencer.at(round * self.towers + tower)
 
     def stop(self) -> None:
-        """Wake every waiting tower with `Stopped`."""
         self._sequencer.stop()

@@ -73,7 +73,6 @@ class TowerBarrier:
             self._draining = True
 
     def note_taken(self, batches: Sequence[int]) -> None:
-        """Record how many batches have been taken from each tower, after a failed step."""
         with self._lock:
             self._uneven = len(set(batches)) > 1
 

@@ -48,7 +48,6 @@ class Acked:
 
     @property
     def base(self) -> int:
-        """The first batch that is not acknowledged."""
         return int(self.cells.min())
 
     @property
@@ -62,7 +61,6 @@ class Acked:
         return self.end - self.base - len(self.unacked(self.end))
 
     def has(self, batch: int) -> bool:
-        """Whether `batch` has been acknowledged."""
         return bool(self.cells[batch % self.cells.size] > batch)
 
     def unacked(self, end: int) -> list[int]:

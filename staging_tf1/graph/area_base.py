@@ -309,7 +309,6 @@ def _checked_name(caller: str, shared_name: Any) -> str:
 
 
 def _op_name(name: str) -> str:
-    """Return `name` as a valid op name: any string may be a shared_name."""
     allowed = re.sub(r"[^A-Za-z0-9_.\\/-]", "_", name)
     return allowed if re.match(r"[A-Za-z0-9.]", allowed) else f"area{allowed}"
 

@@ -74,7 +74,6 @@ class ClassicArea:
 
     @property
     def ends_with_its_queues(self) -> bool:
-        """Whether only feed queues fill it."""
         return bool(self.fillers) and len(self.fillers) == len(self.puts)
 
 
@@ -84,8 +83,6 @@ def classic_areas(graph: Any, areas: Iterable[StagingArea], queues: Mapping[str,
     A put that also depends on other data (a dataset, the user's own queue) is not a `Filler`.
 
     Args:
-      graph: the graph.
-      areas: areas of `graph`.
       queues: the name of each queue op, with the name of the feed queue that it ends with: its own or another.
     """
     puts, gets = defaultdict(list), defaultdict(set)

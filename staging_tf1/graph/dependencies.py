@@ -45,7 +45,6 @@ def ancestors(elements: Iterable[Any], fed: Collection[str] = (), *, controls: b
 
 
 def descendants(tensors: Iterable[Any]) -> Iterator[Any]:
-    """The ops that are computed from `tensors`."""
     pending = [op for tensor in tensors for op in tensor.consumers()]
     seen: set[str] = set()
     while pending:

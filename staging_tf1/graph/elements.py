@@ -40,7 +40,6 @@ class Declaration:
     memory_limit: int
 
     def label(self, index: int) -> str:
-        """Return a component's name for messages."""
         return f"component {self.names[index] if self.names else index!r}"
 
 

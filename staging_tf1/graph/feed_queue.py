@@ -29,7 +29,6 @@ class FeedQueue(Sink):
     """A queue of records (`enqueue_many`) or of whole batches (`enqueue`), and the ops around it.
 
     Args:
-      name: the name of the sink.
       components: the specs of the tensors of a batch, flat.
       capacity: the most elements that it holds.
       options: what it holds.
@@ -131,6 +130,5 @@ class Handshake:
             return take()
 
     def note_taken(self, tensors: Sequence[Any]) -> Any:
-        """Return the op that tells the feeder that `tensors` have been taken."""
         with tf.control_dependencies(tensors):
             return self.taken.enqueue(0)

@@ -148,7 +148,6 @@ class Position:
 
     @property
     def length(self) -> int:
-        """How many numbers the variable of the positions holds."""
         return self.tower_range.all_towers
 
     def _initial(self) -> Any:

@@ -59,7 +59,6 @@ def probes_of(graph: Any, hidden: Collection[str] = ()) -> dict[str, Probe]:
     """Return the probes of all areas and queues of `graph` by key. Make missing ones while the graph is open.
 
     Args:
-      graph: the graph.
       hidden: keys of queues and areas to leave out, because they are parts of something else.
     """
     probes = state_of(graph).ops.probes
@@ -78,7 +77,6 @@ def probes_of(graph: Any, hidden: Collection[str] = ()) -> dict[str, Probe]:
 
 
 def area_key(shared_name: str) -> str:
-    """Return the key of the area whose store has that name."""
     return f"area:{shared_name}"
 
 
@@ -117,7 +115,6 @@ def reader_of(ops: Iterable[Any], key: str) -> Any | None:
 
 
 def is_misfit(op: Any) -> bool:
-    """Whether `op` is one of the `misfit_ops` of an area, which is not a put of an element."""
     return re.search(rf"{MISFIT}(_\d+)?$", op.name) is not None
 
 

@@ -53,8 +53,6 @@ PURE = _SHUFFLES | frozenset(
 
 
 class Impurity(NamedTuple):
-    """An op whose outputs may differ from run to run."""
-
     # "input", "python", "placeholder", "variable", "random", "shuffle", "order" or "state".
     kind: str
     # Its type and its name.
@@ -69,7 +67,6 @@ def impurities(graph: Any, ops: Iterable[Any], in_function: bool) -> Iterator[Im
 
     Args:
       graph: the graph of the ops.
-      ops: the ops.
       in_function: whether they are ops of the user's function of a batch. A Python function that it calls gets the
         batch, so it is the user's promise that it returns the same for the same batch. One outside gives what it likes.
         A placeholder with a default has it there, where no run can feed it.

@@ -141,13 +141,11 @@ class Sink:
 
     @property
     def inner_queues(self) -> list[Any]:
-        """The queues that are invisible to the user."""
         pair = [] if self.put.handshake is None else self.put.handshake.queues
         return pair if self.slots is None else [self.slots, *pair]
 
 
 def queue_key(queue: Any) -> str:
-    """Return the name of a TensorFlow queue's op."""
     return str(queue.queue_ref.op.name)
 
 
@@ -212,6 +210,5 @@ class GetStats:
         return tf.timestamp() if self.reads_clock else tf.constant(0.0, tf.float64)
 
     def figures(self, sums: Any) -> GetFigures:
-        """Convert a value of `self.value` to figures."""
         batches, wait_secs, waiting = (float(x) for x in sums)
         return GetFigures(int(batches), wait_secs if self.reads_clock else None, waiting / batches if batches else 0.0)

@@ -37,8 +37,6 @@ class StoreKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Store:
-    """What is known about a store."""
-
     capacity: int
     memory_limit: int
     # None if only partial gets were found.
@@ -51,8 +49,6 @@ class Store:
 
 @dataclass
 class KnownStores:
-    """The kernels' stores of one graph."""
-
     # The stores as our areas, and ops found in the graph, declare them.
     by_key: dict[StoreKey, Store] = field(default_factory=dict)
     # How many of the graph's ops have been searched for stores that were imported or made by other code.
@@ -61,8 +57,6 @@ class KnownStores:
 
 @dataclass
 class SharedOps:
-    """Ops that are made only once in a graph."""
-
     # What looks at an area or queue without waiting, by the key of that area or queue.
     probes: dict[str, Probe] = field(default_factory=dict)
     # The ops on the queue of `SyncReplicasOptimizer`; None without such a queue.
@@ -79,8 +73,6 @@ class SharedOps:
 
 @dataclass
 class GraphState:
-    """The record of one graph."""
-
     # In the order of construction. Strong references, because the ops of an area outlive the Python object.
     areas: list[BaseStagingArea] = field(default_factory=list)
     stores: KnownStores = field(default_factory=KnownStores)
@@ -125,7 +117,6 @@ def counted_state_of(graph: Any) -> GraphState:
 
 
 def feeding_in(session: Any) -> Feeding | None:
-    """Return what runs in `session`; None if no pipeline was started there."""
     feeding: Feeding | None = getattr(session, _ATTRIBUTE, None)
     return feeding
 

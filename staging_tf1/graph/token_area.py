@@ -40,7 +40,6 @@ class TokenArea(Sink):
     hold strings and the tokens are on the host.
 
     Args:
-      name: the name of the sink.
       tensors: the batch to stage.
       capacity: the most elements that it holds.
       device: where they are; None is the current device scope.

@@ -60,7 +60,6 @@ class _AreaUse(NamedTuple):
 
     @property
     def may_take(self) -> bool:
-        """Whether the run may take from the queues."""
         return bool(self.groups) or self.takes is None
 
 
@@ -92,13 +91,11 @@ class _Margin:
             return min(spare) >= 0
 
     def begin_other(self, run: Run) -> None:
-        """Begin a run that may take any number."""
         with self._lock:
             self._under_way += 1
             self._use, self._runs = None, 0
 
     def end(self, run: Run, error: BaseException | None = None) -> None:
-        """End a run."""
         with self._lock:
             self._under_way -= 1
 
@@ -133,7 +130,6 @@ class ClassicLoops(Handler):
         self._margin = _Margin()
 
     def stage(self, look: Look) -> Stage | None:
-        """See base class."""
         puts = frozenset(name for classic in self._areas for name in classic.puts if name in look.ops)
         drained = [
             classic for classic in self._areas if classic.gets & look.ops.keys() and not classic.puts & look.ops.keys()

@@ -74,7 +74,6 @@ class ClusterSessionCreator(tf.train.SessionCreator):  # type: ignore[misc]
         self._config, self._checkpoint_dir = config, checkpoint_dir
 
     def create_session(self) -> Any:
-        """See base class."""
         cluster, scaffold = self._cluster, self._scaffold
         scaffold.finalize()
         target = cluster.target

@@ -185,7 +185,6 @@ class InStep(Handler):
                 logged = reason
 
     def this_one_ended(self) -> None:
-        """Tell the other workers that the data of this one has ended."""
         if not self._reason:
             self._member.mark_ended()
 

@@ -29,8 +29,6 @@ from staging_tf1.graph.sink import Sink
 
 @dataclass
 class _Tower:
-    """One tower in lockstep."""
-
     sink: Sink
     batches: BatchReader
     # The loop's own thread is the feed thread here.
@@ -72,7 +70,6 @@ class Lockstep:
         ]
 
     def _readers(self) -> list[BatchReader]:
-        """Make a reader for each tower, for one start."""
         starts = self._feeding.take_prepared(self._pipeline).starts
         readers = BatchReaders(starts, self._pipeline.map_ops, self._session)
         # Counts the batches read from a shared input: the remainder is the next tower.
@@ -97,7 +94,6 @@ class Lockstep:
         return puts, feeds
 
     def have_put(self) -> None:
-        """Record that the puts of `first_puts` have run."""
         for tower in self.towers:
             if tower.pending is not None:
                 tower.pending = None
@@ -127,7 +123,6 @@ class Lockstep:
         return puts, feeds
 
     def after(self, needed: Iterable[int]) -> None:
-        """Record that the last prepared run has succeeded."""
         for index in needed:
             tower = self.towers[index]
             tower.in_flight = False
@@ -254,7 +249,6 @@ class LockstepPuts(Handler):
         self._pipelines = pipelines
 
     def stage(self, look: Look) -> Stage | None:
-        """See base class."""
         taken = [(lockstep, look.towers_of(pipeline)) for pipeline, lockstep in self._pipelines.items()]
         taken = [(lockstep, towers) for lockstep, towers in taken if towers]
 

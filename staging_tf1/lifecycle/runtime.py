@@ -111,7 +111,6 @@ class SessionRuntime:
         disarm_in_child(session)
 
     def start(self) -> None:
-        """Start the watchdog, and put the first batch of every lockstep pipeline."""
         self._watchdog.start()
         self.steps.warm_up()
 
@@ -120,7 +119,6 @@ class SessionRuntime:
         return Watchdog(self.session, observer, timed.pending, reading, rule, self._end_the_wait)
 
     def watch_anew(self, observer: Observer, rule: StallRule) -> None:
-        """Follow the rule of a second start."""
         self._watchdog.stop()
         self.steps.timed.stall_report = None
         self._watchdog = self._make_watchdog(observer, rule)
@@ -148,7 +146,6 @@ class SessionRuntime:
         return watcher
 
     def interrupted(self) -> None:
-        """End what the main thread waits for, after a signal."""
         if not self._plain:
             self.feeding.stop()
         self._ender.arrived(self._watcher.number)
@@ -320,7 +317,6 @@ def _close_within(secs: float, close: Callable[[], None], layout: Layout | None)
     parameter server that is gone, the thread that closes is left behind until that server is back.
 
     Args:
-      secs: seconds.
       close: closes the session.
       layout: its cluster, for the message; None if unknown.
 

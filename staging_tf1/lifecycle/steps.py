@@ -148,7 +148,6 @@ class Steps:
         return NO_TURN if self._lockstep.keys().isdisjoint(taken) else self._turns.lock
 
     def drain(self) -> None:
-        """Stop reading from the sources."""
         for run in self._feeding.runs.values():
             run.drain()
         self.drain_lockstep()
@@ -171,7 +170,6 @@ class Turns(Handler):
         self._lockstep = lockstep
 
     def stage(self, look: Look) -> Stage | None:
-        """See base class."""
         names = [pipeline.name for pipeline in look.pipelines if pipeline in self._lockstep]
         whole = (
             f"'{names[0]}' is in lockstep, so each run that takes a batch also puts the next one. Fetch all of them in "
@@ -200,7 +198,6 @@ class SharedEnd(Handler):
         self._cluster, self._in_step, self._waits_for_workers = cluster, in_step, waits_for_workers
 
     def stage(self, look: Look) -> Stage | None:
-        """See base class."""
         shared = any(pipeline.cluster is not None for pipeline in look.pipelines)
         return Stage(failed=self._failed) if shared else None
 
@@ -222,7 +219,6 @@ class Demand(Handler):
         self._feeding = feeding
 
     def stage(self, look: Look) -> Stage | None:
-        """See base class."""
         waiting = self._feeding.renewals.need_initializers(look.pipelines)
         with_towers = [pipeline for pipeline in look.pipelines if len(pipeline.sinks) > 1 and not pipeline.lockstep]
         towers = [(pipeline, frozenset(look.towers_of(pipeline))) for pipeline in with_towers]
@@ -244,7 +240,6 @@ class Mispaired(Handler):
         self._warned: set[Pipeline] = set()
 
     def stage(self, look: Look) -> Stage | None:
-        """See base class."""
         for pipeline in set(look.pipelines) - self._warned:
             for op in _taken_twice(look, pipeline):
                 self._warned.add(pipeline)
@@ -314,7 +309,6 @@ class _Call:
         self._callables: dict[tuple[str, ...], Callable[..., Any]] = {}
 
     def run(self, puts: Sequence[Any], feeds: Mapping[Any, Any] | None) -> Any:
-        """Return the values of the fetches."""
         feeds, alone = feeds or {}, not (puts or feeds)
         if alone and not (self._is_fast and not self._calls_functions):
             return self._plain()

@@ -24,7 +24,6 @@ class TimedRuns(Handler):
     """Times runs, also those that take nothing. Knows what has ended one in place of TensorFlow's error.
 
     Args:
-      graph: the graph of the session.
       waiting: measures before each run.
       watcher: knows an interrupt that Python dropped.
       cluster: the cluster of the session, if there is one.
@@ -43,11 +42,9 @@ class TimedRuns(Handler):
 
     @property
     def loop_secs(self) -> float:
-        """Seconds from the start of the first run to the end of the last."""
         return self._last_ended - self._first_began
 
     def stage(self, look: Look) -> Stage:
-        """See base class."""
         return Stage(self._before, self._after, self._ended)
 
     def _before(self, run: Run) -> None:

@@ -38,7 +38,6 @@ class RunEnder:
     is said, and a second signal ends the process.
 
     Args:
-      session: the session.
       pending: its runs in progress, by thread.
       watchdog: returns what can explain them.
       stop_feeding: called before the run is woken.

@@ -61,7 +61,6 @@ class _Program:
         return InterruptWatcher(self._interrupted, interrupted_run=self._interrupted_run)
 
     def around(self, session: Any, fetches: Any, feed_dict: Any, call: Callable[[], Any]) -> Any:
-        """Do one run of a session."""
         runs: _Runs = session.__dict__.get(_RUNS) or self._meet(session)
         ident = threading.get_ident()
         run = runs.pending[ident] = Pending(ident, time.perf_counter(), fetches, feed_dict)

@@ -48,7 +48,6 @@ class Observer:
         self._uninitialized = uninitialized_names(self._graph)
 
     def touches(self, pending: Pending) -> Touched:
-        """Return the stores that a run takes from and puts into."""
         try:
             return touched_by(ops_of_run(self._graph, pending.fetches, list(pending.fed or ())).values())
         except (KeyError, TypeError, ValueError):
@@ -77,7 +76,6 @@ class Observer:
         """Return the state of `session` while `step` waits.
 
         Args:
-          session: the session to read.
           step: the run that waits.
           others: the runs of other threads.
           readers: in lockstep, the states of the readers by name.

@@ -33,7 +33,6 @@ class Watchdog:
     """One thread per session that sleeps until a run has taken too long, and reports each such run once.
 
     Args:
-      session: the session to watch.
       observer: made while the graph was open.
       pending: the runs in progress, by thread.
       readers: in lockstep, the states of the sources that steps read before their run.

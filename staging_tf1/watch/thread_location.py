@@ -60,7 +60,6 @@ def functions_called_by_ops() -> tuple[str, ...]:
 
 
 def is_in(ident: int, filename: str) -> bool:
-    """Whether thread `ident` executes a function of the file."""
     frame = _frames().get(ident)
     while frame is not None:
         if frame.f_code.co_filename == filename:

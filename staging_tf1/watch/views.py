@@ -45,8 +45,6 @@ class StepView:
 
 @dataclass(frozen=True)
 class FeederView:
-    """A feed thread."""
-
     name: str
     # What it does: one of the constants of `feed.threads`.
     doing: str
@@ -126,8 +124,6 @@ class StoreView:
 
 @dataclass(frozen=True)
 class TaskView:
-    """Another task of the cluster."""
-
     # "worker 1".
     name: str
     address: str
@@ -142,8 +138,6 @@ class TaskView:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One moment of a session."""
-
     step: StepView
     stores: tuple[StoreView, ...]
     # Names of uninitialized variables.

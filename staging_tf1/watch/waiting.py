@@ -27,7 +27,6 @@ class WaitMeter:
     checkpoint or other program that holds the machine for a moment.
 
     Args:
-      session: the session.
       pipelines: the pipelines of its graph.
       reading: in lockstep, what the steps themselves have read for each tower of a pipeline.
 
@@ -47,7 +46,6 @@ class WaitMeter:
         self._lock = threading.Lock()
 
     def shares(self, sink: Sink) -> tuple[float, ...]:
-        """Return the measured shares, oldest first, each from 0 to 1."""
         return tuple(self._shares[sink])
 
     def before_step(self, now: float) -> None:
