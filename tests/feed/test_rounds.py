@@ -103,6 +103,9 @@ def test_rounds_hold_in_every_history(history: tuple[int, list[tuple[str, Any]]]
             assert all(model.released[tower] == before[tower] for tower in final), "it was final"
             ends = [model.staged[tower] for tower in model.ended]
             assert model.rounds.over == (bool(ends) and min(model.staged) == min(ends))
+        for tower in range(towers):
+            behind = any(model.staged[o] < model.staged[tower] for o in range(towers) if o not in model.ended)
+            assert model.rounds.lags_behind(tower) == (behind and not (model.alone or model.rescued))
         if model.alone:
             assert not model.rounds.over
         if not model.rounds.over:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from once import Stream
 
 import staging_tf1 as staging
 from staging_tf1.errors import SourceError, SpecError
@@ -113,42 +114,43 @@ def numbers(*but: int, end: int = BATCHES) -> list[int]:
     return [number for number in range(end) if number not in but]
 
 
-@pytest.mark.parametrize("bad", [1, 7])
-@pytest.mark.parametrize("session", SESSIONS)
-@pytest.mark.parametrize("makers", MAKERS)
-@pytest.mark.thinned
-def test_an_error_of_the_source(tmp_path: Path, makers: str, session: str, bad: int) -> None:
-    with tf.Graph().as_default():
-        source = Overtaken((bad,), tmp_path, KeyError, waits="threads" in makers)
-        got, error = stepped(session, staging.staged(source, **MAKERS[makers]))
-    assert got == numbers(end=bad)
-    assert isinstance(error, KeyError) and f"record {bad} is bad" in str(error)
-
-
-@pytest.mark.parametrize(
-    ("raised", "kind"), [(None, SpecError), (lambda text: tf.errors.OutOfRangeError(None, None, text), SourceError)]
-)
-@pytest.mark.parametrize("makers", ["one thread", "four threads"])
-def test_other_errors(tmp_path: Path, makers: str, raised: Any, kind: type[Exception]) -> None:
-    with tf.Graph().as_default():
-        source = Overtaken((5,), tmp_path, raised, waits="threads" in makers)
-        got, error = stepped("in_staging_session", staging.staged(source, **MAKERS[makers]))
-    assert got == numbers(end=5) and type(error) is kind
-
-
 def fails_at_five(batch: Any) -> Any:
     with tf.control_dependencies([tf.debugging.assert_none_equal(batch, np.int64(5), message="five")]):
         return batch + 0
 
 
+class Fault(NamedTuple):
+    """Which batch fails, how, and what the step raises."""
+
+    bad: int
+    raised: Any
+    kind: type[Exception]
+    text: str
+    map_fn: Any = None
+
+
+FAULTS = {
+    "an early error": Fault(1, KeyError, KeyError, "record 1 is bad"),
+    "a late error": Fault(7, KeyError, KeyError, "record 7 is bad"),
+    "another dtype": Fault(5, None, SpecError, "batch 5: the batch got float32 [1], expected int64"),
+    "a signal": Fault(
+        5, lambda text: tf.errors.OutOfRangeError(None, None, text), SourceError, "while it made batch 5"
+    ),
+    "an op of map_fn": Fault(5, None, tf.errors.InvalidArgumentError, "failed for batch 5", fails_at_five),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("session", SESSIONS)
-@pytest.mark.parametrize("makers", ["one thread", "two threads", "four threads"])
-def test_an_error_of_map_fn(tmp_path: Path, makers: str, session: str) -> None:
+@pytest.mark.parametrize("makers", MAKERS)
+@pytest.mark.thinned
+def test_an_error_comes_in_its_turn(tmp_path: Path, makers: str, session: str, fault: str) -> None:
+    bad, raised, kind, text, map_fn = FAULTS[fault]
     with tf.Graph().as_default():
-        source = Overtaken((), tmp_path, None, waits=False)
-        got, error = stepped(session, staging.staged(source, map_fn=fails_at_five, **MAKERS[makers]))
-    assert got == numbers(end=5)
-    assert isinstance(error, tf.errors.InvalidArgumentError) and "failed for batch 5" in str(error)
+        source = Overtaken(() if map_fn else (bad,), tmp_path, raised, waits="threads" in makers)
+        got, error = stepped(session, staging.staged(source, map_fn=map_fn, **MAKERS[makers]))
+    assert got == numbers(end=bad)
+    assert type(error) is kind and text in str(error)
 
 
 @pytest.mark.parametrize("makers", MAKERS)
@@ -167,12 +169,36 @@ def test_skipped_batches(tmp_path: Path, makers: str, most: int) -> None:
         assert got == numbers(*bad, end=bad[most])
 
 
+@pytest.mark.parametrize("options", [dict(num_threads=4), dict(lockstep=True)], ids=str)
+@pytest.mark.parametrize("ignored", [(), (KeyError,)])
+def test_an_iterator_that_goes_on_after_its_error(graph: Any, ignored: Any, options: dict[str, Any]) -> None:
+    """What it makes after the error comes only if the error is skipped, each batch under its own number."""
+
+    def check(batch: Any) -> Any:
+        if batch[0] == 2:
+            raise KeyError("two")
+        return batch
+
+    batch = staging.staged(Stream(BATCHES, check), ignored_exception_types=ignored, **options)
+    got: list[int] = []
+    errors: list[type[Exception]] = []
+    with suppress(KeyError), staging.StagingSession(stall_secs=5, stall_raises=True) as sess:
+        while len(errors) < 2:
+            try:
+                got += sess.run(batch).tolist()
+            except (KeyError, tf.errors.OutOfRangeError) as error:
+                errors.append(type(error))
+    assert got == numbers(2, end=BATCHES if ignored else 2)
+    assert errors[0] is (tf.errors.OutOfRangeError if ignored else KeyError)
+
+
 @pytest.mark.parametrize("bad", [6, 7])
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("makers", ["one thread", "two threads"])
 def test_towers(tmp_path: Path, makers: str, shared: bool, bad: int) -> None:
     with tf.Graph().as_default():
-        source = Overtaken((bad,), tmp_path, KeyError, waits=False)
+        # The other tower makes its part of the round before only when the batch has failed.
+        source = Overtaken((bad,), tmp_path, KeyError, waits=not shared)
         # Towers take from a generator in rotation.
         given = (source.batch(number) for number in range(BATCHES)) if shared else source
         batches = staging.staged(given, devices=["/cpu:0"] * 2, **MAKERS[makers])

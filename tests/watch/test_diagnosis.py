@@ -105,6 +105,11 @@ def test_each_cause_has_its_sentence(store: StoreView, sentence: str) -> None:
     assert sentence in _diagnose(store)
 
 
+def test_a_run_that_creates_the_session_starts_no_queue_runner() -> None:
+    found = diagnose(Snapshot(replace(_STEP, creates_session=True), (replace(_QUEUE, idle_runner=True),)))
+    assert "and this run initializes the variables: a MonitoredSession starts the queue runners after" in found.cause
+
+
 def test_the_store_behind_the_one_that_waits_is_named() -> None:
     files = replace(_QUEUE, name="queue 'files'", wanted=0, inputs=("queue 'q'",), error="OSError: disk")
     waits = replace(_QUEUE, putters=1, inputs=("queue 'files'",))
@@ -185,13 +190,16 @@ def test_a_snapshot_shows_variables_without_a_value(graph: Any) -> None:
     assert (store.name, store.size, store.capacity, store.closed, store.wanted) == ("queue 'numbers'", 0, 3, False, 1)
 
 
-def test_a_snapshot_of_a_closed_session_knows_no_sizes(graph: Any) -> None:
-    staging.StagingArea([tf.int64])
-    observer = Observer(graph, [])
-    with tf.Session() as sess:
-        pass
-    (store,) = observer.snapshot(sess, Pending(0, 0.0, [], None)).stores
-    assert store.size is None
+def test_a_snapshot_shows_that_a_session_is_being_created(graph: Any) -> None:
+    observer, seen = Observer(graph, []), list[bool]()
+
+    def look(scaffold: Any, sess: Any) -> None:
+        snapshot = observer.snapshot(sess, Pending(threading.get_ident(), 0.0, [], None))
+        seen.append(snapshot.step.creates_session)
+
+    with tf.train.MonitoredSession(tf.train.ChiefSessionCreator(tf.train.Scaffold(init_fn=look))) as sess:
+        sess.run_step_fn(lambda step_context: look(None, step_context.session))
+    assert seen == [True, False]
 
 
 def test_what_is_fed_is_not_waited_for(graph: Any) -> None:
