@@ -54,16 +54,6 @@ def test_a_dtype_alone_is_for_all_components(graph: Any) -> None:
     assert single.dtype == tf.float16 and [part.dtype for part in pair] == [tf.float64, tf.float64]
 
 
-def test_each_tower_casts_its_own(graph: Any) -> None:
-    towers = staging.staged(
-        source(batch_size=2, epochs=None), devices=["/cpu:0", "/cpu:0"], cast={"image": tf.bfloat16}
-    )
-    assert [tower["image"].dtype for tower in towers] == [tf.bfloat16, tf.bfloat16]
-    with staging.StagingSession() as sess:
-        first, second = sess.run(towers)
-    assert (first["label"].tolist(), second["label"].tolist()) == ([0, 2], [1, 3])
-
-
 def test_the_values_of_sparse_and_ragged_components_are_cast(graph: Any) -> None:
     values = {
         "sparse": tf.SparseTensor([[1]], [0.5], [4]),

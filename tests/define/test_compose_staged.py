@@ -61,14 +61,6 @@ def test_a_combined_source_resumes_on_other_towers(tmp_path: Any, name: str) -> 
     assert len(got) == len(whole) == 96
 
 
-def test_a_seed_that_was_drawn_is_restored(tmp_path: Any) -> None:
-    def make() -> RecordSource:
-        return mix([numbered(0, 9, seed=None), numbered(100, 9, seed=None)])
-
-    got = part(tmp_path, make(), 1, 2) + part(tmp_path, make(), 1, None)
-    assert Counter(got) == Counter(dict.fromkeys((*range(9), *range(100, 109)), 2))
-
-
 @pytest.fixture(scope="module")
 def of_forty(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A folder with the checkpoint of a run that takes 40 of 60 records. A session that refuses it writes nothing."""

@@ -177,15 +177,6 @@ def test_components_arrive_as_their_tensors(name: str, options: dict[str, Any]) 
         assert stats.bytes == sum(a.size * 8 for a in fed) + splits + cells, "indices and splits are counted, too"
 
 
-def test_the_records_of_a_batch_are_counted_in_its_first_component() -> None:
-    for name in ("words", "cells"):
-        with tf.Graph().as_default():
-            batch = staging.staged([{"a": batch_of([1, 2, 3, 5])[name]}])
-            figures: list[Any] = []
-            run(batch, figures)
-            assert figures[-1].records == 4
-
-
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_queue_of_whole_batches_holds_them(name: str) -> None:
     with tf.Graph().as_default():
@@ -257,14 +248,6 @@ def test_a_source_may_reuse_its_buffers() -> None:
     for k, got in enumerate(taken):
         assert got["words"].to_list() == [[k] * (k % 7), [k] * (6 - k % 7)]
         assert [part.tolist() for part in got["cells"]] == [[[0, k], [1, k]], [k, k], [2, k + 1]]
-
-
-def test_a_transform_must_not_deliver_the_memory_of_an_earlier_batch() -> None:
-    memory = aligned_empty(2, np.int64)
-    source = ArraySource(np.arange(4), batch_size=2, transform=lambda batch: RaggedValue(memory, [0, 1, 2]))
-    source.batch(0)
-    with pytest.raises(SpecError, match="transform returned the memory of an earlier batch"):
-        source.batch(1)
 
 
 def test_declared_sizes_are_checked_and_known_to_the_graph() -> None:

@@ -118,15 +118,6 @@ def test_generators_of_different_length_fill_one_seeded_queue(graph: Any) -> Non
     assert sorted(got) == [*range(5), *range(100, 125), *range(200, 245)]
 
 
-def test_a_source_for_each_thread(graph: Any) -> None:
-    spec = tf.TensorSpec([None], tf.int64)
-    first = staging.sources.GeneratorSource(lambda: iter([np.arange(3)]), spec=spec)
-    x = staging.CustomRunner([first, lambda: iter([np.arange(3, 7)])], queue="fifo").get_inputs()
-    with staging.StagingSession() as sess:
-        got = np.concatenate(taken(sess, x))
-    assert sorted(got) == list(range(7))
-
-
 def test_several_threads_share_one_generator_safely(graph: Any) -> None:
     inside = threading.Lock()
 

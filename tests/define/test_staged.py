@@ -49,24 +49,6 @@ def test_the_structure_and_the_shapes_are_kept(graph: Any, make: Any, lockstep: 
     assert len({str(each) for each in seen}) == 3, "each step has another batch"
 
 
-def test_a_source_keeps_its_structure(graph: Any) -> None:
-    arrays = {"image": np.zeros((10, 3, 2), np.float32), "label": np.arange(10)}
-    batch = staging.staged(ArraySource(arrays, batch_size=5, epochs=1))
-    assert set(batch) == {"image", "label"}
-    assert batch["image"].shape.as_list() in ([None, 3, 2], [5, 3, 2]) and batch["image"].dtype == tf.float32
-    with staging.StagingSession() as sess:
-        assert sess.run(batch)["label"].tolist() == [0, 1, 2, 3, 4]
-
-
-def test_a_run_that_needs_no_batch_takes_none(graph: Any) -> None:
-    x = staging.staged(ArraySource(np.arange(4), batch_size=1, epochs=1))
-    other = tf.constant(1)
-    with staging.StagingSession() as sess:
-        for _ in range(10):
-            sess.run(other)
-        assert [sess.run(x).tolist() for _ in range(4)] == [[0], [1], [2], [3]]
-
-
 @pytest.mark.parametrize("lockstep", [False, True])
 def test_feeding_a_staged_tensor_takes_nothing(graph: Any, lockstep: bool) -> None:
     x = staging.staged(ArraySource(np.arange(3), batch_size=1, epochs=1), lockstep=lockstep)
@@ -126,22 +108,6 @@ def test_where_there_are_only_cpus_a_queue_holds_the_batches_of_one_tower(
 ) -> None:
     staging.staged(ArraySource(np.arange(8), batch_size=2), **options)
     assert [kind in {op.type for op in graph.get_operations()} for kind in ("Stage", "Unstage")] == [has_area] * 2
-
-
-def test_a_memory_limit_lowers_the_capacity(graph: Any) -> None:
-    source = ArraySource(np.zeros((64, 256), np.float32), batch_size=8)  # 8 KiB per batch
-    staging.staged(source, capacity=8, memory_limit=3 * 8192 + 100)
-    assert pipelines_of(graph)[0].sinks[0].capacity == 3
-
-
-def test_a_dataset_with_a_sparse_component_is_staged(graph: Any) -> None:
-    dataset = tf.data.Dataset.from_tensor_slices({"n": np.arange(3)}).map(
-        lambda row: {"n": row["n"], "s": tf.SparseTensor([[0]], [1.5], [4])}
-    )
-    batch = staging.staged(dataset)
-    assert isinstance(batch["s"], tf.SparseTensor)
-    with staging.StagingSession() as sess:
-        assert [int(sess.run(batch["n"])) for _ in range(3)] == [0, 1, 2]
 
 
 # Rejected calls and their messages. A rejected call adds no op.

@@ -13,7 +13,6 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from forked import ForkServer
 from hypothesis import given, settings
 from running import feed_threads, runs_in
 
@@ -21,8 +20,7 @@ import staging_tf1 as staging
 from staging_tf1.feed.autotune import Observation, State, decide, most_threads
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.pipeline_run import PipelineRun
-from staging_tf1.feed.producer_run import Crew
-from staging_tf1.feed.threads import PARKED, ThreadState
+from staging_tf1.feed.threads import PARKED
 from staging_tf1.sources import ArraySource, GeneratorSource
 
 LIMIT_SECS = 60.0
@@ -133,26 +131,6 @@ def until(condition: Any) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.001)
-
-
-def test_threads_park_and_go_on() -> None:
-    crew, states = Crew(1), [ThreadState(f"feed:x:{i}", index=i) for i in range(3)]
-    admitted: list[int] = []
-    ended: list[int] = []
-
-    def work(state: ThreadState) -> None:
-        (admitted if crew.admit(state) else ended).append(state.index)
-
-    threads = [threading.Thread(target=work, args=(state,)) for state in states]
-    for thread in threads:
-        thread.start()
-    until(lambda: [state.doing for state in states[1:]] == [PARKED] * 2 and admitted == [0])
-    crew.resize(2)
-    threads[1].join(LIMIT_SECS)
-    assert admitted == [0, 1] and states[2].doing == PARKED
-    crew.end()
-    threads[2].join(LIMIT_SECS)
-    assert ended == [2] and crew.ended
 
 
 def build(way: str, values: Any) -> list[Any]:
@@ -266,49 +244,6 @@ def test_parked_threads_end(way: str, graph: Any) -> None:
         coord.join(threads, stop_grace_period_secs=LIMIT_SECS)
     sess.close()
     until(lambda: not feed_threads())
-
-
-SIGNALLED = """
-import os, signal, sys, threading, time, numpy as np
-import tensorflow.compat.v1 as tf
-import staging_tf1 as staging
-from staging_tf1.feed.threads import PARKED
-
-made = threading.Event()
-if sys.argv[1] == "SIGTERM":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-
-def transform(batch):
-    if batch[0] == 1:
-        # The step waits for this batch, and the signal must reach the parked threads while it does.
-        made.wait(60)
-        run, = sess._hook.runs
-        while sum(state.doing == PARKED for state in run.states) < len(run.states) - 1:
-            time.sleep(0.001)
-        os.kill(os.getpid(), getattr(signal, sys.argv[1]))
-        crew = run.producers[0].crew
-        with crew._changed:
-            print("told:", crew._changed.wait_for(lambda: crew.ended, 60), flush=True)
-    return batch
-
-try:
-    with tf.Graph().as_default():
-        source = staging.sources.ArraySource(np.arange(9), batch_size=1, transform=transform)
-        x = staging.staged(source, num_threads=tf.data.AUTOTUNE)
-        with staging.StagingSession(stop_grace_period_secs=60) as sess:
-            made.set()
-            while True:
-                sess.run(x)
-except KeyboardInterrupt:
-    print("left:", [each.name for each in threading.enumerate() if each.name.startswith("feed:")], flush=True)
-    sys.exit(7)
-"""
-
-
-@pytest.mark.parametrize("signal_name", ["SIGINT", "SIGTERM"])
-def test_a_signal_ends_parked_threads(fork_server: ForkServer, signal_name: str) -> None:
-    done = fork_server.run("-W", "error", "-c", SIGNALLED, signal_name, whole_end=True)
-    assert (done.returncode, done.stdout.splitlines()) == (7, ["told: True", "left: []"]), done.stderr[-2000:]
 
 
 # What is refused.

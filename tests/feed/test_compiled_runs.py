@@ -366,15 +366,6 @@ def test_shape_that_is_narrowed_later(model: Model) -> None:
             session.run(model.double, {model.x: ROWS})
 
 
-def test_graph_that_grows(model: Model) -> None:
-    _, session = sessions(model)
-    with session:
-        for number in range(5):
-            more = model.constant + float(number)
-            for _ in range(2):
-                assert session.run([more, model.constant])[0].tolist() == [1.0 + number, 2.0 + number]
-
-
 def test_session_handles(model: Model) -> None:
     _, session = sessions(model)
     with session:

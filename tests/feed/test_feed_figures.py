@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
-import time
 from typing import Any
 
 import hypothesis.strategies as st
@@ -15,36 +12,14 @@ from hypothesis import given
 
 import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
-from staging_tf1.feed.source_errors import SkipCounter, SkipRule, skip_rule
-from staging_tf1.feed.threads import PUTTING, WAITING_FOR_SOURCE, ThreadState
+from staging_tf1.feed.source_errors import SkipRule, skip_rule
+from staging_tf1.feed.threads import ThreadState
 from staging_tf1.sources import ArraySource, GeneratorSource
 from staging_tf1.spec import ArraySpec
 from staging_tf1.spec.conform import Conformer
 from staging_tf1.watch.stats import _kind
 
-LIMIT_SECS = 200.0
-
 # Bad batches that are skipped.
-
-
-@pytest.mark.parametrize("most", [None, 100])
-def test_threads_that_skip_at_once_are_all_counted(most: int | None) -> None:
-    skips, begin, raised = SkipCounter("train", SkipRule((KeyError,), most)), threading.Barrier(4), []
-
-    def skip() -> None:
-        begin.wait(LIMIT_SECS)
-        for number in range(50):
-            try:
-                skips.skip(KeyError(number))
-            except KeyError as error:
-                raised.append(error)
-
-    threads = [threading.Thread(target=skip) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LIMIT_SECS)
-    assert skips.count == (200 if most is None else most) and skips.count + len(raised) == 200
 
 
 def test_exceptions_may_be_given_one_or_many() -> None:
@@ -58,20 +33,6 @@ def test_exceptions_may_be_given_one_or_many() -> None:
 
 
 # What a feed thread does, and since when.
-
-
-def test_a_state_lasts_until_the_next() -> None:
-    state = ThreadState("feed:x:0")
-    moments = [state.since]
-    lasted = []
-    for doing in (WAITING_FOR_SOURCE, PUTTING, WAITING_FOR_SOURCE):
-        lasted.append(state.now(doing))
-        moments.append(state.since)
-        assert state.doing == doing
-    over = time.perf_counter()
-    between = [end - start for start, end in itertools.pairwise(moments)]
-    assert between == lasted and min(lasted) >= 0, "no time between two states, and none counted twice"
-    assert moments[-1] <= over
 
 
 def count(state: ThreadState, arrays: list[Any]) -> None:

@@ -86,49 +86,7 @@ def records(count: int = 24, batch_size: int = 4, **other: Any) -> ArraySource:
     return ArraySource(np.arange(count), **{**dict(batch_size=batch_size, shuffle=True, seed=5, epochs=1), **other})
 
 
-# Random access: (the source before, what its towers have consumed), (the source now, towers) -> the first batches.
-# test_resume_shards.py has more, through sessions.
-
-GOES_ON: dict[str, tuple[tuple[Any, list[int]], tuple[Any, int], tuple[int, ...]]] = {
-    "same source, nothing left": ((records(), [6]), (records(), 1), (6,)),
-    "same towers": ((records(), [2, 2]), (records(), 2), (2, 2)),
-    "same towers, consumed unevenly": ((records(), [3, 1]), (records(), 2), (3, 1)),
-    "same shard": ((records(shard=(1, 2)), [2]), (records(shard=(1, 2)), 1), (2,)),
-    "nothing consumed of another order": ((records(seed=4), [0]), (records(), 1), (0,)),
-    "nothing consumed by other towers": ((records(), [0, 0, 0]), (records(), 2), (0, 0)),
-    "smaller batches": ((records(), [3]), (records(batch_size=3), 1), (4,)),
-    "more towers": ((records(), [4]), (records(), 2), (2, 2)),
-    "other towers and batches": ((records(), [1, 1, 1]), (records(batch_size=2), 2), (3, 3)),
-    "other towers, nothing left": ((records(), [6]), (records(), 4), (2, 2, 2, 2)),
-}
-
-
-@pytest.mark.parametrize("case", GOES_ON)
-def test_it_goes_on_with_the_next_batch(case: str) -> None:
-    (source, positions), (present, towers), first = GOES_ON[case]
-    began = begin(present, towers, after(source, *positions))
-    assert began.first == began.held["position"] == first
-    assert began.held["fingerprint"] == present.fingerprint()
-
-
-# As above, with what the refusal says of the difference, and of the cost where it is known.
-REFUSED: dict[str, tuple[tuple[Any, list[int]], tuple[Any, int], tuple[int, ...], str]] = {
-    "fewer towers, consumed unevenly": ((records(), [3, 1]), (records(), 1), (2,), "towers was 2, .* repeats 8 "),
-    "another shard": ((records(shard=(0, 2)), [2]), (records(shard=(1, 2)), 1), (2,), "shard_index was 0, is 1. "),
-    "another seed and other towers": ((records(seed=4), [3]), (records(), 2), (1, 1), "seed was 4, is 5; towers was "),
-    "other records": ((records(20), [3]), (records(), 1), (3,), "num_records was 20, is 24. .* cannot be mapped"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_would_repeat_records_is_refused_or_ignored(case: str) -> None:
-    (source, positions), (present, towers), first, said = REFUSED[case]
-    held = after(source, *positions)
-    with pytest.raises(ResumeError, match=f"holds position .* in another order of batches: {said}"):
-        begin(present, towers, held)
-    began = begin(present, towers, held, "ignore")
-    assert began.first == began.held["position"] == first
-    assert began.held["fingerprint"] == present.fingerprint()
+# Random access. test_resume_shards.py has the documented first batches, through sessions.
 
 
 def test_a_refusal_changes_nothing(graph: Any) -> None:
@@ -140,13 +98,6 @@ def test_a_refusal_changes_nothing(graph: Any) -> None:
         with pytest.raises(ResumeError):
             resume_points([pipeline], sess)
         assert held_by(sess) == {**held, "position": (3,)}
-
-
-@pytest.mark.parametrize("towers", [1, 3])
-def test_a_fresh_start_begins_at_the_first_batch(towers: int) -> None:
-    began = begin(records(), towers)
-    assert began.first == began.held["position"] == (0,) * towers
-    assert began.held["fingerprint"] == records().fingerprint()
 
 
 DAMAGED: dict[str, dict[str, Any]] = {
@@ -191,25 +142,7 @@ def test_restart_reads_no_damaged_value(graph: Any) -> None:
             assert held_by(sess) == {**after(records(), 0), "position": (0,)}
 
 
-@pytest.mark.parametrize("towers", [1, 2])
-def test_restart_forgets_the_position(towers: int) -> None:
-    for source in (records(), records(seed=4)):
-        began = begin(records(), towers, after(source, 3), "restart")
-        assert began.first == began.held["position"] == (0,) * towers
-        assert began.held["fingerprint"] == records().fingerprint()
-
-
 # A seed that the source drew.
-
-
-@pytest.mark.parametrize("towers", [1, 2, 3])
-def test_a_drawn_seed_is_that_of_the_checkpoint(towers: int) -> None:
-    before, drawn = records(batch_size=2), records(batch_size=2, seed=None)
-    began = begin(drawn, towers, after(before, 6))
-    assert began.first == (6 // towers,) * towers and began.held["fingerprint"] == before.fingerprint()
-    for tower, source in enumerate(began.sources):
-        shard = before.shard(tower, towers)
-        assert [source.batch(k).tolist() for k in range(4)] == [shard.batch(k).tolist() for k in range(4)]
 
 
 def test_a_drawn_seed_is_its_own_where_nothing_was_consumed() -> None:
@@ -239,35 +172,6 @@ def test_a_damaged_seed_is_named(seed: int) -> None:
 
 def numbers() -> GeneratorSource:
     return GeneratorSource(lambda: (np.array([n]) for n in range(24)), resume="skip")
-
-
-BY_BATCHES = {"source": "GeneratorSource", "dealt": "batches"}
-# What the towers have consumed, how many there are now -> their first batches; None is a refusal.
-IN_ROTATION: list[tuple[list[int], int, tuple[int, ...] | None, tuple[int, ...]]] = [
-    ([3], 1, (3,), (3,)),
-    ([2, 2], 2, (2, 2), (2, 2)),
-    ([2, 1], 2, (2, 1), (2, 1)),
-    ([3], 2, (2, 1), (2, 1)),
-    ([2, 1], 1, (3,), (3,)),
-    ([2, 2, 1], 2, (3, 2), (3, 2)),
-    ([3, 0], 2, None, (1, 0)),
-    ([0, 2], 2, None, (0, 0)),
-    ([3, 0], 1, None, (1,)),
-]
-
-
-@pytest.mark.parametrize(("positions", "towers", "exact", "ignore"), IN_ROTATION)
-def test_a_stream_that_towers_share_goes_on_behind_the_first_gap(
-    positions: list[int], towers: int, exact: tuple[int, ...] | None, ignore: tuple[int, ...]
-) -> None:
-    held = {"position": positions, "fingerprint": BY_BATCHES}
-    if exact is None:
-        with pytest.raises(ResumeError, match="repeats [1-9]"):
-            begin(numbers(), towers, held)
-    else:
-        assert begin(numbers(), towers, held).first == exact
-    began = begin(numbers(), towers, held, "ignore")
-    assert began.first == began.held["position"] == ignore
 
 
 def test_a_stream_without_a_position_begins_anew() -> None:
@@ -319,30 +223,6 @@ def test_a_stream_gets_the_state_back_that_belongs_to_its_position(
     assert began.first == ((0,) if resume == "restart" else (position,))
     assert set(source.restored) == (set() if restored is None else {(position, restored)})
     assert began.held["state"] == (b"" if resume == "restart" else label)
-
-
-# Several feeds of a session.
-
-
-def test_each_of_several_feeds_has_a_position_of_its_own(graph: Any) -> None:
-    def mine(name: str) -> dict[str, Any]:
-        return {v.op.name.rpartition("/")[2]: v for v in tf.global_variables() if v.op.name.startswith(f"{name}/")}
-
-    staging.staged(records(), name="restored")
-    staging.staged(records(), name="carried", devices=[CPU] * 2)
-    staging.staged(records(), name="new")
-    staging.staged(GeneratorSource(lambda: iter([np.zeros(1)])), name="without")
-    pipelines = pipelines_of(graph)
-    with tf.Session() as sess:
-        sess.run([variable.initializer for name in ("restored", "carried") for variable in mine(name).values()])
-        for name in ("restored", "carried"):
-            sess.run(
-                tf.raw_ops.AssignVariableOp(resource=mine(name)["position"].handle, value=tf.constant([2], tf.int64))
-            )
-        points = resume_points(pipelines, sess)
-        assert [[number for _, number in each] for each in points] == [[2], [1, 1], [0], [0]]
-        held = [sess.run(mine(name)["position"]).tolist() for name in ("restored", "carried", "new")]
-        assert held == [[2], [1, 1], [0]]
 
 
 # All of it at random.

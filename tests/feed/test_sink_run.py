@@ -100,21 +100,6 @@ def rest(sess: Any, taken: Any) -> list[int]:
 # Puts.
 
 
-@pytest.mark.parametrize("kind", ["area", "queue"])
-def test_puts_are_counted_and_come_in_order(graph: Any, pool: ThreadPoolExecutor, kind: str) -> None:
-    sink, taken = queue() if kind == "queue" else [each[0] for each in area()]
-    with begun(sink) as sess:
-        run = SinkRun(sink, sess, 1)
-        assert run.puts() == (0, 0)
-        (waiting,) = puts_that_wait(pool, run, 1)
-        assert run.puts() == (3, 2) and sess.run(sink.size) == 2
-        assert int(sess.run(taken)[0]) == 0
-        waiting.result(LIMIT_SECS)
-        assert run.puts() == (3, 3)
-        assert [int(sess.run(taken)[0]) for _ in range(2)] == [1, 100]
-        assert not run.over and not run.cancelled
-
-
 def test_a_put_that_fails_has_ended_and_keeps_no_place(graph: Any) -> None:
     (sink,), _ = area()
     with begun(sink) as sess:
@@ -128,41 +113,12 @@ def test_a_put_that_fails_has_ended_and_keeps_no_place(graph: Any) -> None:
         assert sess.run(sink.size) == sink.capacity
 
 
-def test_threads_put_at_once(graph: Any, pool: ThreadPoolExecutor) -> None:
-    (sink,), (taken,) = area(capacity=40)
-    with begun(sink) as sess:
-        run = SinkRun(sink, sess, 1)
-        for put in [pool.submit(run.put, batch(number)) for number in range(40)]:
-            put.result(LIMIT_SECS)
-        run.close()
-        assert sorted(rest(sess, taken)) == list(range(40)) and run.puts() == (40, 40)
-
-
-def test_a_put_into_what_another_has_closed_is_an_error(graph: Any) -> None:
-    (sink,), _ = area()
-    with begun(sink) as sess:
-        run = SinkRun(sink, sess, 1)
-        sess.run(sink.close)
-        with pytest.raises(tf.errors.CancelledError):
-            run.put(batch(0))
-        assert run.puts() == (1, 1)
-
-
 # For how many batches of the source an element stands.
 
 
 def position(sess: Any) -> list[int]:
     (variable,) = (each for each in tf.global_variables() if each.op.name.endswith("/position"))
     return sess.run(variable).tolist()  # type: ignore[no-any-return]
-
-
-def test_an_element_stands_for_the_stamp_of_its_put(graph: Any) -> None:
-    (sink,), (taken,) = area(ignored_exception_types=KeyError)
-    with begun(sink) as sess:
-        run = SinkRun(sink, sess, 1)
-        for number, (stamp, reached) in enumerate([(1, 1), (4, 5), (1, 6)]):
-            run.put(batch(number), stamp=stamp)
-            assert int(sess.run(taken)[0]) == number and position(sess) == [reached]
 
 
 def test_released_elements_keep_the_order_of_their_stamps(graph: Any) -> None:
@@ -187,50 +143,7 @@ def test_released_elements_keep_the_order_of_their_stamps(graph: Any) -> None:
         assert int(sess.run(taken[1])[0]) == 9 and position(sess) == [12, 7]
 
 
-def test_elements_without_a_stamp_are_released_one_by_one(graph: Any) -> None:
-    sinks, taken = area(towers=2)
-    with begun(*sinks) as sess:
-        run = SinkRun(sinks[0], sess, 1)
-        for number in range(2):
-            run.put(batch(number))
-        run.release(0)
-        assert sess.run(sinks[0].size) == 0
-        run.release(2)
-        run.close()
-        assert rest(sess, taken[0]) == [0, 1]
-
-
 # The end.
-
-
-@pytest.mark.parametrize("kind", ["area", "queue"])
-def test_it_may_be_closed_twice_and_cancelled_afterwards(graph: Any, kind: str) -> None:
-    sink, taken = queue() if kind == "queue" else [each[0] for each in area()]
-    with begun(sink) as sess:
-        run, canceller = SinkRun(sink, sess, 1), Canceller(sess, [sink])
-        run.put(batch(7))
-        run.close()
-        run.close()
-        assert run.over and not run.cancelled
-        canceller.cancel([run])
-        canceller.cancel([run])
-        # The source had ended before.
-        assert run.over and not run.cancelled
-        run.close()
-        assert rest(sess, taken) == [7]
-
-
-@pytest.mark.parametrize("producers", [1, 2, 5])
-def test_the_last_producer_is_the_last_for_one_caller_only(
-    graph: Any, pool: ThreadPoolExecutor, producers: int
-) -> None:
-    (sink,), _ = area()
-    with begun(sink) as sess:
-        run = SinkRun(sink, sess, producers)
-        assert not any(run.producer_ended() for _ in range(producers - 2)), "there are others"
-        left = min(producers, 2)
-        ended = [pool.submit(run.producer_ended) for _ in range(left)]
-        assert sorted(each.result(LIMIT_SECS) for each in ended) == [False] * (left - 1) + [True]
 
 
 # Cancelling.
@@ -253,18 +166,6 @@ def test_cancelling_ends_every_put_and_keeps_what_is_there(graph: Any, pool: Thr
         check_refused(run, begun=2 + waiting)
         got = rest(sess, taken)
         assert got[:2] == [0, 1] and sorted(got[2:]) == [100, 101, 102][:waiting]
-
-
-@pytest.mark.parametrize("waiting", [0, 1, 3])
-def test_cancelling_fails_every_put_into_a_queue(graph: Any, pool: ThreadPoolExecutor, waiting: int) -> None:
-    sink, taken = queue()
-    with begun(sink) as sess:
-        run, canceller = SinkRun(sink, sess, 1), Canceller(sess, [sink])
-        puts = puts_that_wait(pool, run, waiting)
-        canceller.cancel([run])
-        assert stopped(puts)
-        check_refused(run, begun=2 + waiting)
-        assert rest(sess, taken) == [0, 1]
 
 
 def check_refused(run: SinkRun, begun: int) -> None:
@@ -325,17 +226,6 @@ def test_a_cancel_reaches_only_the_sinks_that_it_names(graph: Any, pool: ThreadP
         assert [sorted(got[0]), *got[1:]] == [[0, 1, 100, 101], [1, 100, 200], [1, 100]]
 
 
-def test_a_put_that_begins_beside_a_cancel_goes_in_or_is_stopped(graph: Any, pool: ThreadPoolExecutor) -> None:
-    (sink,), (taken,) = area(capacity=10)
-    with begun(sink) as sess:
-        run, canceller = SinkRun(sink, sess, 1), Canceller(sess, [sink])
-        puts = [pool.submit(run.put, batch(number)) for number in range(10)]
-        canceller.cancel([run])
-        went_in = [number for number, put in enumerate(puts) if put.exception(LIMIT_SECS) is None]
-        assert stopped([put for number, put in enumerate(puts) if number not in went_in])
-        assert sorted(rest(sess, taken)) == went_in
-
-
 # Places.
 
 
@@ -355,32 +245,6 @@ def places(sess: Any, sink: Any) -> tuple[int, int]:
     """How many are free, and how many hold an element."""
     free, held = sess.run([sink.repair.free, sink.repair.held])
     return int(free), int(held)
-
-
-def none_under_way() -> tuple[int, int]:
-    return 0, 0
-
-
-def test_lost_places_are_given_back_where_they_were_lost(graph: Any) -> None:
-    (first,), (first_get,) = area("one")
-    (second,), _ = area("two")
-    third, _ = queue()
-    lose = half_a_get(first_get)
-    with begun(first, second, third) as sess:
-        runs = [SinkRun(sink, sess, 1) for sink in (first, second, third)]
-        sinks = [(run.sink, run.puts) for run in runs]
-        assert repair(sinks, sess) == [0, 0, 0]
-        for run in runs:
-            for number in range(2):
-                run.put(batch(number))
-        assert repair(sinks, sess) == [0, 0, 0]
-        sess.run(lose)
-        assert repair(sinks, sess) == [1, 0, 0] and places(sess, first) == (1, 1)
-        sess.run(lose)
-        assert repair(sinks, sess) == [1, 0, 0] and places(sess, first) == (2, 0)
-        assert places(sess, second) == (0, 2)
-        assert repair(sinks, sess) == [0, 0, 0]
-        assert repair(sinks[2:], sess) == [*repair([], sess), 0], "a queue has no places to lose"
 
 
 def test_a_put_that_waits_for_a_place_is_not_one_that_holds_it(graph: Any, pool: ThreadPoolExecutor) -> None:

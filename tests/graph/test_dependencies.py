@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -25,8 +24,6 @@ from staging_tf1.graph.dependencies import ancestors, can_end, cut_before
 from staging_tf1.graph.dependencies import ops_of_run as ops_by_name
 from staging_tf1.lifecycle.steps import Steps
 from staging_tf1.signals import InterruptWatcher
-
-LIMIT_SECS = 200.0
 
 
 @pytest.fixture(autouse=True)
@@ -119,22 +116,6 @@ def test_a_fed_tensor_cuts_the_walk(graph: Any) -> None:
         d = tf.identity(b, name="d")
     assert ops_of_run(graph, d, [a, b]) == {"d", "a"}, "a control edge is not cut"
     assert ops_of_run(graph, d, [a, d]) == set(), "what is fetched is fed itself"
-
-
-@pytest.mark.parametrize("of_functions", [True, False])
-@pytest.mark.parametrize("build", ["while_loop", "cond"])
-def test_control_flow_needs_what_it_uses(graph: Any, build: str, of_functions: bool) -> None:
-    if not of_functions:
-        tf.disable_control_flow_v2()
-    a, b = constants("a", "b")
-    if build == "while_loop":
-        out = tf.while_loop(lambda i: i < 3.0, lambda i: i + b, [a])
-    else:
-        out = tf.cond(a > 1.0, lambda: b + 1.0, lambda: b - 1.0)
-    assert any(op.type in ("NextIteration", "Switch") for op in graph.get_operations()) != of_functions
-    needed = [op.name for op in ancestors([out])]
-    assert {"a", "b"} <= set(needed) and len(needed) == len(set(needed))
-    assert {"a", "b"} <= ops_of_run(graph, out, []) and "b" not in ops_of_run(graph, out, [b])
 
 
 @st.composite
@@ -286,22 +267,6 @@ def test_no_object_gets_the_answer_of_another_that_is_gone_and_few_are_kept(wher
         assert cache.of(*SHORT_LIVED[where](fetch, same)) == {number}
         assert cache.of(lasting, None) == {-1}
     assert len(alive) <= 1001
-
-
-def test_threads_may_ask_at_once() -> None:
-    cache, begin, wrong = ByFetches(lambda fetches, fed: fetches.number), threading.Barrier(4), []
-    shared = [Fetch(number) for number in range(1500)]
-
-    def ask() -> None:
-        begin.wait(LIMIT_SECS)
-        wrong.extend(fetch.number for fetch in shared if cache.of(fetch, None) != fetch.number)
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LIMIT_SECS)
-    assert not wrong and not any(thread.is_alive() for thread in threads)
 
 
 # Where the data can end.
@@ -495,25 +460,6 @@ def test_a_put_is_cut_where_its_data_can_end(graph: Any, place: str) -> None:
     assert sorted(tensor.name for tensor in cut) == sorted(tensor.name for tensor in expected)
     behind = ancestors([put], {tensor.name for tensor in cut})
     assert not any(can_end(op) for op in behind), "with these fed, the put cannot meet the end"
-
-
-def test_a_put_whose_end_was_fed_runs_after_the_end(graph: Any) -> None:
-    x = ended_queue().dequeue()
-    area = staging.StagingArea([tf.int32], [[]])
-    put = area.put([x * 2])
-    cut, size = cut_before(put, list(put.inputs)), area.size()
-    with tf.Session() as sess:
-        sess.run(tf.get_collection("end"))
-        with pytest.raises(tf.errors.OutOfRangeError):
-            sess.run(put)
-        sess.run(put, dict(zip(cut, [21], strict=True)))
-        assert sess.run(size) == 1
-
-
-def test_a_dequeue_in_a_branch_with_back_edges_is_found(graph: Any) -> None:
-    tf.disable_control_flow_v2()
-    x = tf.cond(tf.placeholder(tf.bool), lambda: tf.constant(1), ended_queue().dequeue)
-    assert [op.type for op in ancestors([x]) if can_end(op)] == ["QueueDequeueV2"]
 
 
 def test_functions_that_are_built_later_or_are_being_built_are_found(graph: Any) -> None:

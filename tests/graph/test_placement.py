@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from forked import ForkServer
 
 import staging_tf1 as staging
 from staging_tf1.errors import PlacementWarning
@@ -137,24 +136,6 @@ def test_more_cpu_devices_are_asked_for(begin: Any, devices: list[str], count: i
     cure = f"config=tf.ConfigProto(device_count={{'CPU': {count}}})."
     assert re.match(r"'staged/\S+' \(made at test_placement\.py:\d+\) is on \S+CPU:\d, and", raised.value.message)
     assert raised.value.message.endswith(f"A process has one CPU device unless it asks for more: {cure}")
-
-
-def test_the_count_of_devices_is_the_cure_that_it_says(fork_server: ForkServer) -> None:
-    # A process keeps the devices of its first session.
-    got = fork_server.run("-c", TOWERS)
-    assert got.stdout.splitlines()[-1] == "[[0, 2], [1, 3]]"
-
-
-TOWERS = """
-import numpy as np
-import tensorflow.compat.v1 as tf
-import staging_tf1 as staging
-tf.disable_v2_behavior()
-source = staging.sources.ArraySource(np.arange(8), batch_size=2, epochs=1)
-x = staging.staged(source, devices=["/cpu:0", "/cpu:1"])
-with staging.StagingSession(config=tf.ConfigProto(device_count={"CPU": 2})) as sess:
-    print([part.tolist() for part in sess.run(x)])
-"""
 
 
 def test_soft_placement_is_the_cure_that_it_says() -> None:

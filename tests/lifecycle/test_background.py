@@ -74,24 +74,6 @@ def test_a_thread_can_be_stopped_at_any_line_of_its_own() -> None:
     assert which > 20
 
 
-def test_a_stop_wakes_all_that_wait_and_stays_set() -> None:
-    stop, woken = Stop(), list[bool]()
-    threads = [threading.Thread(target=lambda: woken.append(stop.wait(LIMIT_SECS))) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    stop.set()
-    stop.set()
-    assert all(map(ended, threads)) and woken == [True] * 3
-    assert stop.is_set and stop.wait(0) and stop.wait() and stop.wait(LIMIT_SECS)
-
-
-def test_a_wake_up_ends_one_wait_which_is_no_stop() -> None:
-    stop = Stop()
-    assert not stop.wait(0) and not stop.wait(0.01)
-    stop.wake()
-    assert not stop.wait(LIMIT_SECS) and not stop.wait(0)
-
-
 @pytest.mark.parametrize("secs", [0, 0.0, 1e-9, 1e-6, 1e-5, 1e-4, 0.0009, 0.001])
 def test_a_short_wait_ends_even_if_it_begins_slowly(secs: float) -> None:
     woken = list[bool]()
@@ -159,12 +141,3 @@ def test_what_it_raises_is_handed_over_in_its_thread(kind: type[BaseException]) 
     thread = Background("test:background", work, failed=lambda error: seen.append((error, threading.current_thread())))
     thread.start()
     assert ended(thread) and seen == [(error, thread)]
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_what_nobody_wants_to_know_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-    monkeypatch.setattr(threading, "excepthook", seen.append)
-    thread = Background("test:background", lambda: [][0])
-    thread.start()
-    assert ended(thread) and seen[0].exc_type is IndexError

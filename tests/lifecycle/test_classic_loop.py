@@ -255,17 +255,6 @@ def test_a_loop_without_a_drain_is_told_what_it_left(graph: Any, how: str) -> No
 
 
 @pytest.mark.parametrize("how", SESSIONS)
-def test_a_loop_that_counts_its_batches_stays_as_it_is(graph: Any, how: str) -> None:
-    x = staging.CustomRunner(batches, queue="fifo").get_inputs()
-    area = staging.StagingArea.from_tensors(x, capacity=2)
-    put, got = area.put(x), area.get()[0]
-    with SESSIONS[how]() as run:
-        run(put)
-        found = [run([got, put])[0] for _ in range(COUNT // BATCH - 1)] + [run(got)]
-    assert np.concatenate(found).tolist() == list(range(COUNT))
-
-
-@pytest.mark.parametrize("how", SESSIONS)
 def test_what_the_source_raises_is_not_the_end(graph: Any, how: str) -> None:
     def broken() -> Iterator[Any]:
         yield from batches(3 * BATCH)
@@ -342,25 +331,6 @@ def test_a_thread_that_puts_beside_the_loop(graph: Any) -> None:
 
 
 # The report for input that the package does not own.
-
-
-def test_the_report_of_a_drain_after_the_end_of_a_queue(graph: Any) -> None:
-    numbers = tf.FIFOQueue(4, tf.int64, [[]], name="numbers")
-    area = staging.StagingArea([tf.int64], [[]], capacity=2)
-    put, got, close = area.put(numbers.dequeue()), area.get()[0], numbers.close()
-    fill = numbers.enqueue(7)
-    with watched_session() as sess:
-        sess.run(fill)
-        sess.run(close)
-        sess.run(put)
-        assert sess.run(got) == 7
-        cause = stall(sess, got)
-    assert cause.startswith("area 'StagingArea' (made at test_classic_loop.py:")
-    assert cause.endswith(
-        "is empty and its input has ended: queue 'numbers' is closed and holds 0. The step that met the end of the "
-        "data put nothing, and may have lost the last element to its get. Count the batches and leave out the last "
-        "put, or use staged()."
-    )
 
 
 def test_the_report_of_a_drain_after_the_end_of_a_dataset(graph: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from typing import Any
 
 import numpy as np
@@ -161,19 +160,6 @@ def test_a_callable_returns_what_run_returns(graph: Any, kind: str, lockstep: bo
     assert isinstance(found[1]["two"], tuple) and isinstance(found[3]["two"][1], list)
 
 
-@pytest.mark.parametrize("lockstep", [False, True])
-def test_a_callable_gives_each_key_its_own_value_in_any_order_of_the_keys(graph: Any, lockstep: bool) -> None:
-    source = ArraySource({"token": np.arange(4), "label": np.arange(4) + 10}, batch_size=1, epochs=1)
-    x = staging.staged(source, lockstep=lockstep)
-    with staging.StagingSession() as sess:
-        step = sess.make_callable({"second": {"z": x["label"]}, "first": [x["token"]]})
-        found = [step() for _ in range(4)]
-    assert [list(each) for each in found] == [["second", "first"]] * 4
-    assert [(int(each["first"][0][0]), int(each["second"]["z"][0])) for each in found] == [
-        (number, number + 10) for number in range(4)
-    ]
-
-
 def test_lockstep_in_a_plain_session_is_refused(graph: Any) -> None:
     staging.staged(numbers(3), lockstep=True, name="train")
     with tf.Session() as sess, pytest.raises(ValueError) as caught:
@@ -268,22 +254,6 @@ def test_an_area_by_hand_is_cleared_at_the_start_on_a_server(graph: Any) -> None
             assert sess.run(size) == 0, "what the server has kept is gone"
             sess.run(put)
             assert sess.run(size) == 1
-
-
-@pytest.mark.usefixtures("kept_in")
-def test_misplaced_areas_are_warned_of_once(graph: Any) -> None:
-    with tf.device("/device:CPU:0"):
-        x = staging.staged(numbers(4), name="train")
-    with tf.device("/device:CPU:1"):
-        y = tf.square(x, name="model")
-    config = tf.ConfigProto(device_count={"CPU": 2})
-    with pytest.warns(staging.errors.PlacementWarning, match=r"is on CPU:0, but 'model' \(Square\).*on CPU:1"):
-        with staging.StagingSession(config=config) as sess:
-            sess.run(y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with staging.StagingSession(config=config) as sess:
-            sess.run(y)
 
 
 @pytest.mark.slow_cases("(?!staged, 1 threads, 1 towers|queue|staged in lockstep, 1 towers).*")

@@ -9,15 +9,13 @@ from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
-import hypothesis.strategies as st
 import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf2
 import tensorflow.compat.v1 as tf
-from hypothesis import given, settings
 from resuming import resumed_steps
-from slow import examples, some_of
+from slow import some_of
 
 import staging_tf1 as staging
 from staging_tf1 import sources
@@ -28,8 +26,6 @@ from staging_tf1.feed.readers import BlockSize
 from staging_tf1.feed.sink_run import Canceller, SinkRun
 from staging_tf1.feed.threads import Stopped
 from staging_tf1.sources import ArraySource
-from staging_tf1.sources.blocks import full_batches, has_blocks, read_block
-from staging_tf1.sources.order import Schedule
 
 COUNT = 61
 NUMBERS = np.arange(COUNT)
@@ -136,46 +132,6 @@ def test_batches_are_the_same_as_one_by_one(tmp_path: Path, blocks: list[int], k
         for value, expected in zip(tf.nest.flatten(batch), tf.nest.flatten(wanted), strict=True):
             assert value.dtype == (np.float64 if how == "cast" else expected.dtype.newbyteorder("="))
             np.testing.assert_array_equal(value, expected)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_block_has_the_rows_of_its_batches(tmp_path: Path, kind: str) -> None:
-    source = KINDS[kind](tmp_path)
-    assert has_blocks(source)
-    for index in range(source.num_batches):
-        for most in (1, 2, 7, 1000):
-            count = full_batches(source, index, min(most, source.num_batches - index))
-            rows = read_block(source, index, count)
-            each = [tf.nest.flatten(source.batch(number)) for number in range(index, index + count)]
-            assert count == 1 or all(len(batch[0]) == source.batch_size for batch in each)
-            for leaf, batches in zip(tf.nest.flatten(rows), zip(*each), strict=True):
-                np.testing.assert_array_equal(leaf, np.concatenate(batches))
-
-
-@settings(max_examples=examples(200), deadline=None)
-@given(
-    st.builds(
-        Schedule,
-        num_records=st.integers(1, 40),
-        batch_size=st.integers(1, 12),
-        epochs=st.integers(1, 3),
-        across_epochs=st.booleans(),
-    ),
-    st.integers(1, 20),
-    st.data(),
-)
-def test_full_batches_of_one_epoch_are_counted(schedule: Schedule, most: int, data: st.DataObject) -> None:
-    last = schedule.num_batches
-    assert last is not None
-    index = data.draw(st.integers(0, last - 1))
-    expected = 0
-    for number in range(index, min(index + most, last)):
-        pieces = schedule.pieces(number)
-        is_full = len(pieces) == 1 and pieces[0].stop - pieces[0].start == schedule.batch_size
-        if not is_full or pieces[0].epoch != schedule.pieces(index)[0].epoch:
-            break
-        expected += 1
-    assert schedule.full_from(index, most) == max(1, expected)
 
 
 class Doubled(ArraySource):
@@ -436,15 +392,6 @@ def test_a_cancel_ends_a_block_after_what_it_has_put(room: int) -> None:
         with pytest.raises(Stopped):
             run.put_block(np.zeros((1, 2), np.int64), batches=1)
         assert run.puts() == (1, 1)
-
-
-def test_an_error_of_a_block_without_map_fn_is_raised_as_it_is() -> None:
-    with tf.Graph().as_default() as graph, tf.Session() as sess:
-        staging.staged(plain(batch_size=2), capacity=5)
-        sink = pipelines_of(graph)[0].sinks[0]
-        sess.run([tf.global_variables_initializer(), sink.reset])
-        with pytest.raises(tf.errors.InvalidArgumentError, match="out of bounds"):
-            SinkRun(sink, sess, 1).put_block(np.zeros((1, 2), np.int64), batches=2)
 
 
 @pytest.fixture

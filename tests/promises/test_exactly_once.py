@@ -368,27 +368,6 @@ def test_the_same_seed_gives_the_same_batches(mode: str) -> None:
     assert once() == once()
 
 
-def test_the_same_seed_gives_the_same_losses() -> None:
-    def losses() -> list[float]:
-        with tf.Graph().as_default():
-            tf.set_random_seed(3)
-            x = np.random.RandomState(0).rand(200, 4).astype(np.float32)
-            source = ArraySource({"x": x, "y": x.sum(axis=1)}, batch_size=8, shuffle=True, seed=5, epochs=2)
-            batch = staging.staged(staging.CustomRunner(source, batch_size=16, seed=7).get_inputs())
-            weights = tf.get_variable("w", [4, 1])
-            loss = tf.reduce_mean(tf.square(tf.matmul(batch["x"], weights)[:, 0] - batch["y"]))
-            train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
-            config = tf.ConfigProto(intra_op_parallelism_threads=1)
-            got = []
-            with staging.StagingSession(config=config) as sess:
-                while not sess.should_stop():
-                    got.append(float(sess.run([loss, train])[0]))
-            return got
-
-    first = losses()
-    assert len(first) == 25 and first == losses() and first[-1] < first[0]
-
-
 class Backwards(ArraySource):
     """A source where the last of each `threads` concurrently made batches is ready first."""
 

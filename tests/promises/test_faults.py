@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -17,10 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from load import slowdown
 from pipelines import MIDDLE_SIZES, PIPELINES, RECORDS, BrokenDiskError, Numbers, build, to_the_end
 from running import feed_threads
-from slow import with_slow
 from test_source_errors import SIGNALS, session
 
 import staging_tf1 as staging
@@ -121,37 +118,6 @@ def test_a_bad_batch_ends_the_run_with_its_error(graph: Any, name: str, fault: s
     assert feed_threads() == []
 
 
-def test_a_fault_reaches_a_step_that_waits_within_a_second(graph: Any) -> None:
-    waiting = threading.Event()
-    failed_at: list[float] = []
-
-    def source() -> Iterator[Any]:
-        yield np.arange(1)
-        waiting.wait(10)
-        failed_at.append(time.perf_counter())
-        raise BrokenDiskError("gone")
-
-    x = staging.staged(GeneratorSource(source, spec=SPEC))
-    with pytest.raises(BrokenDiskError), staging.StagingSession() as sess:
-        sess.run(x)
-        waiting.set()
-        try:
-            sess.run(x)
-        finally:
-            took = time.perf_counter() - failed_at[0]
-    assert took < 1.0 * slowdown()
-
-
-def test_a_failing_put_reaches_the_user(graph: Any) -> None:
-    numbers = staging.CustomRunner(lambda: iter(np.arange(10).reshape(10, 1)), queue="fifo").get_inputs()
-    with tf.control_dependencies([tf.debugging.assert_less(numbers, np.int64(5), message="too large")]):
-        x = staging.staged(tf.identity(numbers))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="too large"), staging.StagingSession() as sess:
-        while True:
-            assert sess.run(x)[0] < 5
-    assert feed_threads() == []
-
-
 @pytest.mark.thinned
 @pytest.mark.slow_cases(MIDDLE_SIZES)
 @pytest.mark.parametrize("moment", ["early", "token", "late"])
@@ -181,41 +147,6 @@ def test_failing_steps_cost_at_most_their_own_batches(graph: Any, name: str, mom
         failed = sum(len(record.failed_batches) for record in stats)
         assert failed + len(everything) == count, "an account of every batch"
     assert feed_threads() == []
-
-
-@pytest.mark.thinned
-@pytest.mark.usefixtures("kept_in")
-@pytest.mark.parametrize("lockstep", [False, True])
-@pytest.mark.parametrize("device", ["/device:CPU:0", "/device:CPU:1"])
-@pytest.mark.slow_cases(r"(?!(queue-/device:CPU:0-False)$).*")
-def test_many_failing_steps_lose_no_slot_and_repeat_no_batch(graph: Any, device: str, lockstep: bool) -> None:
-    failing = 1000 if with_slow() else 100
-    records = failing + 100
-    x = staging.staged(
-        ArraySource(np.arange(records), batch_size=1, epochs=1), capacity=2, device=device, lockstep=lockstep
-    )
-    fails = tf.placeholder_with_default(False, [])
-    # The step already owns the batch, and has not given its slot back yet.
-    with tf.control_dependencies([pipelines_of(graph)[0].sinks[0].get.take]):
-        check = tf.debugging.Assert(tf.logical_not(fails), ["NaN"])
-    seen: list[int] = []
-    failed = 0
-    with staging.StagingSession(config=tf.ConfigProto(device_count={"CPU": 2})) as sess:
-        while True:
-            try:
-                if failed < failing:
-                    sess.run([x, check], {fails: True})
-                else:
-                    seen.append(int(sess.run(x)[0]))
-            except tf.errors.InvalidArgumentError:
-                failed += 1
-            except tf.errors.OutOfRangeError:
-                break
-    assert seen == list(range(records - len(seen), records)), "what is left comes in order, to the last batch"
-    assert len(seen) >= records - failed, "a failed step took one batch at most"
-    (stats,) = sess.stats()
-    assert stats.batches == records
-    assert sorted([*stats.failed_batches, *seen]) == list(range(records)), "an account of every batch"
 
 
 def test_a_timeout_leaves_the_pipeline_whole(graph: Any) -> None:

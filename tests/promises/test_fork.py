@@ -204,25 +204,6 @@ def test_the_child_of_a_process_with_sessions(fork_server: ForkServer, tmp_path:
     succeeds(run(fork_server, PRELUDE + PARENTS[parent] + WAYS, tmp_path))
 
 
-STOPPED = """
-x = staging.staged(source())
-hook = staging.StagingHook()
-sess = tf.train.MonitoredTrainingSession(hooks=[hook])
-sess.run(x)
-# MonitoredSession calls it as the session ends. The child has nothing to end, and no figures of its own.
-assert in_child(hook.stop) == "returned None"
-assert sess.run(x) == 1, "the parent is fed on"
-sess.close()
-taken = [figures.batches for figures in hook.stats()]
-hook.stop()
-assert [figures.batches for figures in hook.stats()] == taken, "a second stop changes nothing"
-"""
-
-
-def test_the_child_of_a_process_with_a_hook_stops_nothing(fork_server: ForkServer, tmp_path: Path) -> None:
-    succeeds(run(fork_server, PRELUDE + STOPPED, tmp_path))
-
-
 UNSTARTED = """
 # To free a session that has threads of its own joins them.
 options = dict(checkpoint_dir=folder, config=tf.ConfigProto(use_per_session_threads=True))

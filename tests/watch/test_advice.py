@@ -49,6 +49,9 @@ def test_only_a_source_that_computes_is_told_of_processes(source_cpu_secs: float
         (1.0, 1.3, "graph", "order with several feed threads"),
         (1.0, 1.3, "lockstep", "let a thread read ahead: lockstep=False"),
         (0.1, 0.1, "source", "add feed threads (num_threads=2), or make the source faster"),
+        # No advice that changes the order.
+        (0.1, 0.1, "seeded", "the feeder and the taker of a seeded shuffle queue take turns"),
+        (0.1, 0.1, "autotuned", "AUTOTUNE adds feed threads while they help (1 at present)"),
     ],
 )
 def test_the_advice(cores: float, of_loop: float, kind: str, cure: str, monkeypatch: pytest.MonkeyPatch) -> None:

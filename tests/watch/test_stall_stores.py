@@ -240,17 +240,6 @@ def test_a_monitored_session_with_the_hook_is_watched(graph: Any) -> None:
         sess.run(take)
 
 
-def test_looking_adds_no_op_to_a_graph_that_runs_again(graph: Any) -> None:
-    area = staging.StagingArea([tf.int64], [[]], capacity=2)
-    put = area.put([7])
-    sizes = []
-    for _ in range(3):
-        with watched_session() as sess:
-            sess.run(put)
-        sizes.append(len(graph.get_operations()))
-    assert sizes[0] == sizes[1] == sizes[2]
-
-
 # The stall limit in seconds.
 
 

@@ -15,7 +15,6 @@ from load import slowdown
 
 import staging_tf1 as staging
 from staging_tf1.sources import ArraySource
-from staging_tf1.watch.stats import bottleneck
 
 pytestmark = pytest.mark.usefixtures("quick_graphs")
 
@@ -78,11 +77,6 @@ def test_a_step_five_times_as_slow_as_the_source_binds_the_loop(graph: Any) -> N
     # The feed thread, which has nothing else to do, waits for most of the step.
     assert stats.feeder_wait_secs > stats.source_secs
     assert stats.occupancy > 1
-
-
-def test_the_queue_of_a_custom_runner_is_judged_as_well(graph: Any) -> None:
-    x = staging.CustomRunner(_paced(5 * _SECS), queue="fifo", name="train").get_inputs()
-    assert _stats(_step_of(_SECS, x)).verdict.startswith("input-bound: ")
 
 
 def test_the_fast_path_counts_into_the_time_of_the_loop(graph: Any) -> None:
@@ -158,24 +152,6 @@ def test_lockstep_counts_what_it_reads(graph: Any) -> None:
     source = staging.sources.ArraySource(np.zeros([10, 16], np.float32), batch_size=4, epochs=1)
     stats = _stats_of_all(staging.staged(source, lockstep=True))
     assert (stats.batches, stats.records, stats.bytes, stats.kind, stats.threads) == (3, 10, 640, "lockstep", 0)
-
-
-@pytest.mark.parametrize(
-    ("kind", "threads", "cure"),
-    [
-        ("source", 2, "add feed threads (num_threads=4), or make the source faster"),
-        ("stream", 1, "make the source faster, or use one that several threads can read"),
-        (
-            "graph",
-            1,
-            "make the ops that compute it faster (tf.data in parallel), or pass a source, whose batches keep their "
-            "order with several feed threads",
-        ),
-        ("lockstep", 0, "let a thread read ahead: lockstep=False"),
-    ],
-)
-def test_each_way_of_feeding_has_its_own_cure(kind: str, threads: int, cure: str) -> None:
-    assert bottleneck(0.5, kind, threads).startswith(f"input-bound: steps waited 50 % of the time; {cure}")
 
 
 def test_scalars_for_tensorboard(graph: Any, tmp_path: Path) -> None:

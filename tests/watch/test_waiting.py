@@ -13,7 +13,6 @@ from hypothesis import given
 
 import staging_tf1 as staging
 from staging_tf1.sources import ArraySource
-from staging_tf1.watch.advice import bottleneck
 from staging_tf1.watch.stats import PipelineStats
 from staging_tf1.watch.waiting import WaitMeter
 
@@ -81,14 +80,6 @@ def test_no_burst_below_a_half_flips_it(
     for place in dice.sample(range(count), int(part * count)):
         measured[place] = burst
     assert verdict(measured).startswith("compute-bound: " if share < 0.1 else "input-bound: ")
-
-
-@pytest.mark.parametrize(
-    ("kind", "word"), [("graph", "keep their order"), ("seeded", "take turns"), ("autotuned", "AUTOTUNE")]
-)
-def test_no_advice_that_changes_the_order(kind: str, word: str) -> None:
-    said = bottleneck(0.5, kind, 1)
-    assert "num_threads=" not in said and word in said
 
 
 def test_the_kind_of_a_seeded_shuffle_queue(graph: Any) -> None:
