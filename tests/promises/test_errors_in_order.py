@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from clusters import only_worker
 from once import Stream
 
 import staging_tf1 as staging
@@ -204,3 +205,21 @@ def test_towers(tmp_path: Path, makers: str, shared: bool, bad: int) -> None:
         batches = staging.staged(given, devices=["/cpu:0"] * 2, **MAKERS[makers])
         got, error = stepped("in_staging_session", tf.concat(batches, 0))
     assert got == numbers(end=6) and isinstance(error, KeyError)
+
+
+@pytest.mark.parametrize("by", ["run", "callable"])
+def test_in_a_cluster(tmp_path: Path, by: str) -> None:
+    got: list[int] = []
+    with only_worker() as cluster, tf.Graph().as_default(), cluster.device_scope():
+        batch = staging.staged(Overtaken((3,), tmp_path, KeyError, waits=False), cluster=cluster)
+        tf.train.get_or_create_global_step()
+        errors: list[Exception] = []
+        # The close raises it, too.
+        with suppress(KeyError), staging.StagingSession(cluster=cluster) as sess:
+            step = sess.make_callable(batch) if by == "callable" else lambda: sess.run(batch)
+            while not errors:
+                try:
+                    got += step().tolist()
+                except Exception as error:
+                    errors.append(error)
+    assert got == numbers(end=3) and "record 3 is bad" in str(errors[0])
