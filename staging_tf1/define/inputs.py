@@ -154,7 +154,7 @@ def _with_dataset(plan: Plan, dataset: Any) -> Plan:
     _check_graph_of_dataset(dataset, plan.caller)
     check_divisible(plan, "a tf.data.Dataset")
     _check_numbered(plan, "a tf.data.Dataset")
-    given = specs.of_dataset(dataset)
+    given = dataset.element_spec
     # Without BY_BATCHES a position cannot be mapped: batch 3 of one pass has nothing to do with that of another.
     whole: Fingerprint = (
         {"source": DATA_SERVICE} if service_of(dataset) else {"source": "tf.data.Dataset", **BY_BATCHES}

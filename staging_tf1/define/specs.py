@@ -32,10 +32,6 @@ def of_tensors(values: Any) -> Any:
     return map_structure(_of_value, values)
 
 
-def of_dataset(dataset: Any) -> Any:
-    return dataset.element_spec
-
-
 def of_source(source: Source | StreamSource, spec: Any) -> Any:
     """Return the specs of a source's batches as the graph sees them: parsed, if the graph parses them."""
     if source.features is None:

@@ -19,8 +19,6 @@ from staging_tf1.graph.elements import declare, to_tensors, types_of
 from staging_tf1.graph.guards import building
 from staging_tf1.graph.state import KnownStores, Store, StoreKey, counted_state_of
 
-__all__ = ["BaseStagingArea", "areas_of", "store_of"]
-
 _Area = TypeVar("_Area", bound="BaseStagingArea")
 
 # The suffix of the ops that wake a get, such as `StagingArea.misfit_op`.

@@ -11,8 +11,6 @@ from staging_tf1.errors import SpecError, short_traceback
 from staging_tf1.graph.area_base import MISFIT, BaseStagingArea
 from staging_tf1.graph.elements import element_indices
 
-__all__ = ["StagingArea"]
-
 
 class StagingArea(BaseStagingArea):
     """A FIFO store of elements on a device. `put` waits while it is full, `get` while it is empty.

@@ -19,8 +19,6 @@ from staging_tf1.errors import SpecError
 from staging_tf1.spec.arrays import as_array, as_numpy_dtype, describe, leaves_of
 from staging_tf1.spec.conform import each_component
 
-__all__ = ["Declaration", "declare", "element_indices", "is_variable", "to_tensors", "types_of"]
-
 # With a memory limit, the kernels sum the bytes of an element in a C `int`.
 _COUNTABLE_BYTES = 2**31 - 1
 _COMPOSITES = (tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)

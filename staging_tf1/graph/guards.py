@@ -17,8 +17,6 @@ from staging_tf1.errors import BuildError, StagingWarning, warn
 from staging_tf1.graph.callsite import CallSite, call_site
 from staging_tf1.graph.state import counted_state_of
 
-__all__ = ["building", "check_buildable"]
-
 # What to build before a loop and use in it.
 _USED_IN_LOOPS = {"staged()": "the tensors that it returns", "CustomRunner": "the tensors of its get_inputs()"}
 _KIND_OF_FUNC_GRAPH = {

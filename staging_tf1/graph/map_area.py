@@ -12,8 +12,6 @@ from staging_tf1.graph.area_base import MISFIT, BaseStagingArea
 from staging_tf1.graph.elements import element_indices, is_variable
 from staging_tf1.spec.arrays import describe
 
-__all__ = ["MapStagingArea"]
-
 
 class MapStagingArea(BaseStagingArea):
     """A store of (int64 key, element) pairs on a device.

@@ -15,8 +15,6 @@ from staging_tf1._tf import tf
 from staging_tf1.errors import PlacementWarning
 from staging_tf1.graph.callsite import site_of_op
 
-__all__ = ["absent_devices_named", "is_on_cpu", "warn_misplaced"]
-
 # Ops that only pass a tensor on. The ops that use their output are the consumers.
 _PASSED_THROUGH = frozenset({"EnsureShape", "Identity", "IdentityN", "Snapshot", "StopGradient"})
 

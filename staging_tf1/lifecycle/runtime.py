@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import threading
 import time
@@ -136,11 +135,10 @@ class SessionRuntime:
 
     def _make_watcher(self) -> InterruptWatcher:
         # Weak, because a plain session that nobody closes is freed when the last reference to it is gone.
-        itself = weakref.ref(self)
         watcher = InterruptWatcher(
-            functools.partial(_interrupted, itself),
+            _weakly(self.interrupted),
             catches_sigterm=self._last_save is not None,
-            interrupted_run=functools.partial(_interrupted_run, itself) if self._plain else None,
+            interrupted_run=_weakly(self.interrupted_run) if self._plain else None,
         )
         weakref.finalize(self, watcher.stop).atexit = False
         return watcher
@@ -267,15 +265,10 @@ def begin(feeding: Feeding, observer: Observer, rule: StallRule, **options: Any)
     feeding.runtime.watch_signals()
 
 
-def _interrupted(ref: weakref.ref[SessionRuntime]) -> None:
-    runtime = ref()
-    if runtime is not None:
-        runtime.interrupted()
-
-
-def _interrupted_run(ref: weakref.ref[SessionRuntime]) -> Pending | None:
-    runtime = ref()
-    return None if runtime is None else runtime.interrupted_run()
+def _weakly(method: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a function that calls a method as long as its object is there, and does not hold that."""
+    found = weakref.WeakMethod(method)
+    return lambda: None if (bound := found()) is None else bound()
 
 
 # After this time, it is said what the end waits for.
