@@ -157,10 +157,13 @@ def _batch(kind: str, number: int, towers: int) -> list[int]:
 
 
 def tried(kind: str, which: str) -> list[tuple[str, str]]:
-    """Return each part with each op; in the default run, and with unusual passes, a third: three kinds have all."""
-    every = list(product(PARTS, OPS))
-    whole = with_all() or (with_slow() and which == "default")
-    return every if whole else every[[*KINDS].index(kind) % 3 :: 3]
+    """Return each part with each op; with unusual passes a third of these pairs, and in the default run a ninth.
+
+    Three kinds together have all, or nine.
+    """
+    every, row = product(enumerate(PARTS), enumerate(OPS)), [*KINDS].index(kind)
+    of = 1 if with_all() or (with_slow() and which == "default") else 3 if with_slow() else 9
+    return [(part, op) for (number, part), (other, op) in every if (number + other) % of == row % of]
 
 
 # Each kind has a third of the unusual passes, and each of them three kinds or four.
