@@ -75,9 +75,17 @@ def with_options() -> Any:
     return Dataset.range(BATCH).map(lambda x: x + 1, num_parallel_calls=2).with_options(options)
 
 
+def another_pipeline() -> Callable[[], Any]:
+    made = staging.staged(SOURCE, name="other")
+    return lambda: made
+
+
 # For each, a function that makes what it reads, and returns a function that reads it.
 READS: dict[str, tuple[Callable[[], Callable[[], Any]], str]] = {
-    "random": (lambda: random, "uses RandomUniformInt"),
+    "random": (
+        lambda: random,
+        "uses RandomUniformInt .* Let it take an argument `seed`, and use ops such as tf.random.stateless_uniform",
+    ),
     "dropout": (lambda: lambda: tf.cast(tf.nn.dropout(tf.ones([]), rate=0.5), tf.int64), "uses RandomUniform "),
     "random.shuffle": (lambda: lambda: tf.random.shuffle(tf.range(BATCH, dtype=tf.int64)), "uses RandomShuffle "),
     "a loop": (
@@ -123,6 +131,7 @@ READS: dict[str, tuple[Callable[[], Callable[[], Any]], str]] = {
     ),
     "dataset with options": (lambda: lambda: single(with_options().batch(BATCH)), "uses OptionsDataset .* whose order"),
     "a mutable table": (mutable, "uses (LookupTableFindV2|MutableHashTableV2)"),
+    "another pipeline": (another_pipeline, "reads the input 'other/"),
     "a queue": (lambda: tf.FIFOQueue(9, tf.int64, []).dequeue, "reads the input '.*fifo_queue"),
     "an accumulator": (accumulator, "reads the input '.*Accumulator"),
     "a reader": (reader, "reads the input '.*Reader"),
@@ -130,7 +139,7 @@ READS: dict[str, tuple[Callable[[], Callable[[], Any]], str]] = {
     "an area's peek": (peeked, "reads the input "),
     "a one-shot iterator": (
         lambda: tf.data.make_one_shot_iterator(Dataset.range(99)).get_next,
-        "reads the input '.*Iterator",
+        "reads the input '.*Iterator.* Join sources with staging.sources.zip_records",
     ),
     "an iterator": (
         lambda: tf.data.make_initializable_iterator(Dataset.range(99)).get_next,
@@ -158,6 +167,11 @@ OUTSIDE: dict[str, tuple[Callable[[], Callable[[], Any]], str]] = {
     "py_function": (
         lambda: lambda: tf.py_function(lambda: 1, [], tf.int64),
         "reads 'EagerPyFunc', the result of a Python",
+    ),
+    # A function cannot read it.
+    "an old variable": (
+        lambda: tf.get_variable("mean", [], tf.int64, use_resource=False).read_value,
+        "reads the variable 'mean'. A batch is made steps ahead",
     ),
     "a dataset of a generator": (
         lambda: lambda: single(Dataset.from_generator(lambda: iter([1]), tf.int64, [])),

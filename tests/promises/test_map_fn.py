@@ -353,28 +353,6 @@ def layer(batch: Any) -> Any:
     return tf.cast(batch, tf.float32) * tf.get_variable("scale", [])
 
 
-def random_pick(batch: Any) -> Any:
-    return tf.cast(batch, tf.float32) + tf.random_uniform([1])
-
-
-def random_in_a_loop(batch: Any) -> Any:
-    return tf.map_fn(lambda number: number + tf.random_uniform([], 0, 9, tf.int64), batch)
-
-
-def reads(element: Callable[[], Any]) -> Callable[[], Any]:
-    """A function that uses an element of the graph, made before it."""
-
-    def make() -> Any:
-        made = element()
-        return lambda batch: tf.cast(batch, tf.float32) * tf.cast(made, tf.float32)
-
-    return make
-
-
-def ref_variable() -> Any:
-    return tf.get_variable("mean", [], use_resource=False)
-
-
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no function": (
         lambda: 3,
@@ -399,35 +377,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         BuildError,
         "map_fn layer .* makes the variable 'scale'. A batch is made",
     ),
-    "a variable": (
-        reads(lambda: tf.get_variable("mean", [], use_resource=True)),
-        BuildError,
-        "reads the variable 'mean'. A batch is made steps ahead",
-    ),
-    "an old variable": (reads(ref_variable), BuildError, "reads the variable 'mean'. A batch is made steps ahead"),
-    "a placeholder": (
-        reads(lambda: tf.placeholder(tf.float32, [], "rate")),
-        BuildError,
-        "reads the placeholder 'rate'. Nothing feeds it while batches are made",
-    ),
-    "an iterator": (
-        reads(lambda: tf.data.make_one_shot_iterator(tf.data.Dataset.range(9)).get_next()),
-        BuildError,
-        "reads the input 'IteratorGetNext'. .* Join sources with staging.sources.zip_records",
-    ),
-    "another pipeline": (reads(lambda: staging.staged(source(), name="other")), BuildError, "reads the input 'other/"),
-    "a queue": (
-        reads(lambda: tf.FIFOQueue(3, tf.float32, []).dequeue()),
-        BuildError,
-        "reads the input 'fifo_queue_Dequeue'",
-    ),
-    "random numbers": (
-        lambda: random_pick,
-        BuildError,
-        "map_fn random_pick .* uses RandomUniform .* Let it take an argument `seed`, and use ops such as "
-        "tf.random.stateless_uniform",
-    ),
-    "random numbers in a loop": (lambda: random_in_a_loop, BuildError, "uses RandomUniformInt"),
 }
 
 
