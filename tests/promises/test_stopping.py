@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from clusters import until
+from forked import ForkServer
 from load import slowdown
 from processes import RunPython
 from running import feed_threads, runs_in
@@ -363,8 +364,8 @@ for name, way in ways.items():
 """
 
 
-def test_a_program_that_stops_nothing_ends_without_an_abort(run_python: RunPython) -> None:
-    ended = run_python("-c", ENDS)
+def test_a_program_that_stops_nothing_ends_without_an_abort(fork_server: ForkServer) -> None:
+    ended = fork_server.run("-c", ENDS, whole_end=True)
     ways = ("hook before ours", "hook after ours", "plain", "unclosed", "unclosed monitored")
     assert ended.stdout.splitlines() == [f"{way} 0" for way in ways], ended.stderr
     assert "Traceback" not in ended.stderr
