@@ -11,9 +11,13 @@ import pytest
 from deterministic_child import WORKFLOWS
 from forked import ForkServer
 from processes import RunPython
+from slow import with_slow
 
 CHILD = Path(__file__).parents[1] / "support" / "deterministic_child.py"
 NAMES = list(WORKFLOWS)
+# Each store of the batches, and each way to step.
+USUAL = ("staged", "lockstep", "towers", "of_dataset", "queue", "classic", "chained", "monitored")
+UNUSUAL = rf"(?!({'|'.join(USUAL)})$).*"
 UNKNOWN = "TensorFlow does not measure how long steps wait for input while deterministic ops are enabled"
 pytestmark = pytest.mark.timeout(1200)
 
@@ -27,13 +31,13 @@ def last_json(done: subprocess.CompletedProcess[str]) -> Any:
 def figures(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     """What each workflow prints, without and with deterministic ops."""
     folders = [tmp_path_factory.mktemp(mode) for mode in ("ordinary", "deterministic")]
-    words = [[CHILD, folder.name.rstrip("0"), folder] for folder in folders]
+    words = [[CHILD, folder.name.rstrip("0"), folder, *(() if with_slow() else USUAL)] for folder in folders]
     ordinary, deterministic = (last_json(fork_server.run(*each)) for each in words)
     return ordinary, deterministic
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.slow_cases(r"(?!(staged|lockstep|towers|of_dataset|queue|classic)$).*")
+@pytest.mark.slow_cases(UNUSUAL)
 def test_batches_and_positions_are_those_without_deterministic_ops(figures: tuple[Any, Any], name: str) -> None:
     ordinary, deterministic = (each[name] for each in figures)
     assert ordinary["batches"]
@@ -41,6 +45,7 @@ def test_batches_and_positions_are_those_without_deterministic_ops(figures: tupl
         assert deterministic.get(key) == ordinary.get(key), key
 
 
+@pytest.mark.slow_cases(UNUSUAL)
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("classic", "plain", "monitored", "repair")])
 def test_the_waiting_time_is_absent(figures: tuple[Any, Any], name: str) -> None:
     ordinary, deterministic = (each[name] for each in figures)
@@ -49,6 +54,7 @@ def test_the_waiting_time_is_absent(figures: tuple[Any, Any], name: str) -> None
         assert deterministic[key] == [None] * len(ordinary[key])
 
 
+@pytest.mark.slow_cases(UNUSUAL)
 @pytest.mark.parametrize("name", ["staged", "lockstep", "towers", "processes", "queue", "chained", "cluster_of_one"])
 def test_no_text_draws_a_conclusion(figures: tuple[Any, Any], name: str) -> None:
     deterministic = figures[1][name]
@@ -83,5 +89,5 @@ def test_a_shuffle_queue_needs_a_seed(fork_server: ForkServer, tmp_path: Path) -
 
 
 def test_the_environment_enables_them(run_python: RunPython, tmp_path: Path) -> None:
-    done = run_python(CHILD, "staged", tmp_path, env={"TF_DETERMINISTIC_OPS": "1"})
+    done = run_python(CHILD, "ordinary", tmp_path, "staged", env={"TF_DETERMINISTIC_OPS": "1"})
     assert last_json(done)["staged"]["wait_secs"] == [None]

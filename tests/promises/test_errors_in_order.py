@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,48 +12,10 @@ import pytest
 import tensorflow.compat.v1 as tf
 from clusters import only_worker
 from once import Stream
+from overtaken import BATCHES, Overtaken
 
 import staging_tf1 as staging
 from staging_tf1.errors import SourceError, SpecError
-from staging_tf1.sources import RecordSource
-from staging_tf1.spec import ArraySpec
-
-BATCHES = 12
-LIMIT_SECS = 60.0
-
-
-class Overtaken(RecordSource):
-    """Batch `bad` fails. The batch before it waits until that has happened, if there is somebody to do so.
-
-    A file tells it, because the source may be sent to a process.
-
-    Args:
-      bad: the numbers of bad batches.
-      folder: where a file tells that one has failed.
-      raised: makes what is raised; None returns a batch of another dtype.
-      waits: whether another thread makes the bad batch. Two batches may go to the same process.
-    """
-
-    def __init__(self, bad: tuple[int, ...], folder: Path, raised: Any, waits: bool) -> None:
-        self._bad, self._folder, self._raised, self._waits = bad, folder, raised, waits
-        super().__init__(BATCHES, batch_size=1, epochs=1)
-
-    def record_spec(self, batch_dim: int | None) -> Any:
-        return ArraySpec((batch_dim,), np.int64)
-
-    def gather(self, records: Any) -> Any:
-        number = records.start if isinstance(records, slice) else int(records[0])
-        told = self._folder / str(number + 1)
-        until = time.monotonic() + LIMIT_SECS
-        while self._waits and number + 1 in self._bad and not told.exists():
-            assert time.monotonic() < until, "nobody makes the batch after this one"
-            time.sleep(0.001)
-        if number in self._bad:
-            (self._folder / str(number)).touch()
-            if self._raised is None:
-                return np.array([number], np.float32)
-            raise self._raised(f"record {number} is bad")
-        return np.array([number])
 
 
 @contextmanager
@@ -134,9 +95,7 @@ FAULTS = {
     "an early error": Fault(1, KeyError, KeyError, "record 1 is bad"),
     "a late error": Fault(7, KeyError, KeyError, "record 7 is bad"),
     "another dtype": Fault(5, None, SpecError, "batch 5: the batch got float32 [1], expected int64"),
-    "a signal": Fault(
-        5, lambda text: tf.errors.OutOfRangeError(None, None, text), SourceError, "while it made batch 5"
-    ),
+    "a signal": Fault(5, StopIteration, SourceError, "while it made batch 5"),
     "an op of map_fn": Fault(5, None, tf.errors.InvalidArgumentError, "failed for batch 5", fails_at_five),
 }
 

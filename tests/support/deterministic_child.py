@@ -1,7 +1,7 @@
-"""Prints the batches and figures of many workflows as JSON: `python deterministic_child.py WHAT FOLDER`.
+"""Prints the batches and figures of many workflows as JSON: `python deterministic_child.py WHAT FOLDER NAME...`.
 
-WHAT is "ordinary"; "deterministic", with deterministic ops; the name of one workflow; "late" or "unseeded", for the
-errors of graphs that do not suit deterministic ops.
+WHAT is "ordinary"; "deterministic", with deterministic ops; "late" or "unseeded", for the errors of graphs that do not
+suit deterministic ops. The names are those of workflows; without one, it runs all.
 """
 
 from __future__ import annotations
@@ -207,8 +207,8 @@ def unseeded() -> list[Any]:
         return [error, ops, _error(build)]
 
 
-def main(what: str, folder: str) -> None:
-    """Print what is asked for, of each workflow in a graph of its own."""
+def main(what: str, folder: str, *names: str) -> None:
+    """Print what is asked for: of each workflow, or of the named ones, in a graph of its own."""
     if what in ("late", "unseeded"):
         print(json.dumps({"late": late, "unseeded": unseeded}[what]()))
         return
@@ -216,7 +216,7 @@ def main(what: str, folder: str) -> None:
         tf2.config.experimental.enable_op_determinism()
     found = {}
     for name, workflow in WORKFLOWS.items():
-        if what in (name, "ordinary", "deterministic"):
+        if name in names or not names:
             (own := Path(folder, name)).mkdir(parents=True)
             with tf.Graph().as_default():
                 found[name] = workflow(own)
