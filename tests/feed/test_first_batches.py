@@ -100,6 +100,15 @@ def test_a_refusal_changes_nothing(graph: Any) -> None:
         assert held_by(sess) == {**held, "position": (3,)}
 
 
+def test_another_order_on_more_towers_goes_on_as_far_in_all() -> None:
+    held = after(records(seed=4), 3)
+    with pytest.raises(ResumeError, match="holds position 3 in another order of batches: seed was 4, is 5; towers was"):
+        begin(records(), 2, held)
+    began = begin(records(), 2, held, "ignore")
+    assert began.first == began.held["position"] == (1, 1)
+    assert began.held["fingerprint"] == records().fingerprint()
+
+
 DAMAGED: dict[str, dict[str, Any]] = {
     "a negative position": {"position": [-1]},
     "no position": {"position": np.zeros([0], np.int64)},
