@@ -259,6 +259,17 @@ def test_batches_that_do_not_fit_cost_a_tower_no_turn(graph: Any, threads: int, 
     assert feed_threads() == []
 
 
+@pytest.mark.parametrize("is_preempted", [False, True])
+def test_pipelines_start_together_until_an_error_ends_the_session(graph: Any, is_preempted: bool) -> None:
+    x = staging.staged(ArraySource(np.arange(8), batch_size=1))
+    hooks = [staging.StagingHook(), *([Preempted(at=(1,))] if is_preempted else [])]
+    with pytest.raises(ValueError, match="asked to"), tf.train.MonitoredTrainingSession(hooks=hooks) as sess:
+        sess.run(x)
+        assert state_of(graph).start_together, "also after the session was created again"
+        raise ValueError("asked to")
+    assert not state_of(graph).start_together
+
+
 def test_a_session_that_is_created_again_prepares_its_pipelines_together(graph: Any, monkeypatch: Any) -> None:
     # For each set of ops, TensorFlow goes through the whole graph; and a cluster's chief tells of all of them at once.
     both = [staging.staged(ArraySource(np.arange(8), batch_size=1)) for _ in range(2)]
