@@ -30,7 +30,8 @@ from staging_tf1.lifecycle.monitored import (
     checked_hooks,
     prepared_scaffold,
 )
-from staging_tf1.lifecycle.steps import NO_TURN, make_stepper
+from staging_tf1.lifecycle.stepper import make_stepper
+from staging_tf1.lifecycle.steps import NO_TURN
 from staging_tf1.signals import interruption
 from staging_tf1.watch.program import ending_runs
 from staging_tf1.watch.stats import PipelineStats

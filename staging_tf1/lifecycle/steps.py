@@ -1,30 +1,27 @@
-"""`Steps`: what acts around the steps of one session, and in which order; `make_stepper`: a step as a fast callable."""
+"""`Steps`: what acts around the steps of one session, and in which order."""
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-from staging_tf1._tf import fast_callable, plain_callable, run_unwrapped, tf
+from staging_tf1._tf import run_unwrapped, tf
 from staging_tf1.cluster.cluster import Cluster
-from staging_tf1.errors import StagingWarning, warn
 from staging_tf1.feed.accounts import counts_of
-from staging_tf1.feed.chain import Chain, Handler, Look, Run, RunPlan, Stage
+from staging_tf1.feed.chain import Handler, Look, Run, RunPlan, Stage
 from staging_tf1.feed.feeding import Feeding
 from staging_tf1.feed.in_cluster import GatedRuns
 from staging_tf1.feed.pipeline import Pipeline, cluster_of
 from staging_tf1.feed.repair import Repair
 from staging_tf1.feed.source_errors import naming_unfed
 from staging_tf1.feed.threads import ThreadState
-from staging_tf1.graph.callsite import site_of_op
-from staging_tf1.graph.dependencies import ancestors, calls_functions, can_end, elements_of
 from staging_tf1.lifecycle.classic import ClassicLoops
 from staging_tf1.lifecycle.in_step import InStep
 from staging_tf1.lifecycle.lockstep import Lockstep, LockstepPuts
+from staging_tf1.lifecycle.mispaired import Mispaired
 from staging_tf1.lifecycle.timed import TimedRuns
 from staging_tf1.signals import InterruptWatcher
 from staging_tf1.watch.waiting import WaitMeter
@@ -148,6 +145,7 @@ class Steps:
         return NO_TURN if self._lockstep.keys().isdisjoint(taken) else self._turns.lock
 
     def drain(self) -> None:
+        """Stop reading from the sources."""
         for run in self._feeding.runs.values():
             run.drain()
         self.drain_lockstep()
@@ -170,6 +168,7 @@ class Turns(Handler):
         self._lockstep = lockstep
 
     def stage(self, look: Look) -> Stage | None:
+        """See base class."""
         names = [pipeline.name for pipeline in look.pipelines if pipeline in self._lockstep]
         whole = (
             f"'{names[0]}' is in lockstep, so each run that takes a batch also puts the next one. Fetch all of them in "
@@ -198,6 +197,7 @@ class SharedEnd(Handler):
         self._cluster, self._in_step, self._waits_for_workers = cluster, in_step, waits_for_workers
 
     def stage(self, look: Look) -> Stage | None:
+        """See base class."""
         shared = any(pipeline.cluster is not None for pipeline in look.pipelines)
         return Stage(failed=self._failed) if shared else None
 
@@ -219,6 +219,7 @@ class Demand(Handler):
         self._feeding = feeding
 
     def stage(self, look: Look) -> Stage | None:
+        """See base class."""
         waiting = self._feeding.renewals.need_initializers(look.pipelines)
         with_towers = [pipeline for pipeline in look.pipelines if len(pipeline.sinks) > 1 and not pipeline.lockstep]
         towers = [(pipeline, frozenset(look.towers_of(pipeline))) for pipeline in with_towers]
@@ -231,104 +232,3 @@ class Demand(Handler):
                     pipeline_run.delivery.expect_towers(wanted)
 
         return Stage(before) if waiting or towers else None
-
-
-class Mispaired(Handler):
-    """Warns of a step that combines staged tensors with tensors that they were made of: those are of another batch."""
-
-    def __init__(self) -> None:
-        self._warned: set[Pipeline] = set()
-
-    def stage(self, look: Look) -> Stage | None:
-        for pipeline in set(look.pipelines) - self._warned:
-            for op in _taken_twice(look, pipeline):
-                self._warned.add(pipeline)
-                site = site_of_op(op)
-                made = "" if site is None else f" (made at {site})"
-                warn(
-                    f"the step takes from {op.name!r}{made} itself, and also uses '{pipeline.name}' (made at "
-                    f"{pipeline.plan.made_at}), which stages what another run has taken from it. So the step combines "
-                    f"records of two batches. Stage all that the step uses: staged((images, labels)).",
-                    StagingWarning,
-                )
-                break
-        return None
-
-
-def _taken_twice(look: Look, pipeline: Pipeline) -> Iterator[Any]:
-    """The ops that take the next batch, of those that both the step and what `pipeline` stages depend on."""
-    values = [entry.values for entry in pipeline.plan.inputs if entry.is_computed]
-    leaves = tf.nest.flatten(values, expand_composites=True)
-    computed = ancestors(leaf for leaf in leaves if isinstance(leaf, tf.Tensor))
-    return (op for op in computed if op.name in look.ops and can_end(op))
-
-
-def make_stepper(steps: Steps, fetches: Any, feed_list: Sequence[Any] | None) -> Callable[..., Any]:
-    """Return a callable of the values of `feed_list` that runs `fetches` as a step."""
-    chain = steps.chain
-    plain = plain_callable(chain.session, fetches, feed_list or None)
-    in_turn = steps.in_turn(fetches, feed_list)
-    if feed_list:
-        # TensorFlow's callable goes through the session's run, which enters the chain.
-        def run(*values: Any) -> Any:
-            with in_turn:
-                return plain(*values)
-
-        return run
-    plan, call = chain.plan(fetches, None), _Call(chain, fetches, plain).run
-    if in_turn is NO_TURN:
-        return lambda: chain.execute(plan, fetches, None, call)
-
-    def step() -> Any:
-        with in_turn:
-            return chain.execute(plan, fetches, None, call)
-
-    return step
-
-
-# For a run of the user's: within the operation timeout of the session's config.
-_AS_CONFIGURED = tf.RunOptions()
-
-
-class _Call:
-    """Runs fetches, alone or with puts and feeds. There is one callable for each set of these."""
-
-    def __init__(self, chain: Chain, fetches: Any, plain: Callable[[], Any]) -> None:
-        self._chain, self._fetches, self._plain = chain, fetches, plain
-        # In the order of `tf.nest`, which sorts the keys of a dict: it also packs the values.
-        graph, leaves = chain.session.graph, tf.nest.flatten(fetches)
-        elements = [element for leaf in leaves for element in elements_of(graph, leaf)]
-        self._is_tensor = [not isinstance(element, tf.Operation) for element in elements]
-        self._tensors = list(itertools.compress(elements, self._is_tensor))
-        self._ops = [element for element in elements if isinstance(element, tf.Operation)]
-        self._is_list = fetches.__class__ is list and not any(map(tf.nest.is_nested, fetches))
-        # Only the session's run can fetch a SparseTensor.
-        self._is_fast = not any(map(_is_composed, leaves))
-        # These callables have executors of their own, in which functions draw their random numbers from the beginning.
-        self._calls_functions = calls_functions(ancestors(elements))
-        self._callables: dict[tuple[str, ...], Callable[..., Any]] = {}
-
-    def run(self, puts: Sequence[Any], feeds: Mapping[Any, Any] | None) -> Any:
-        feeds, alone = feeds or {}, not (puts or feeds)
-        if alone and not (self._is_fast and not self._calls_functions):
-            return self._plain()
-        # Only the session's run can fetch a tensor that is fed.
-        if not self._is_fast or any(tensor is fed for tensor in self._tensors for fed in feeds):
-            return run_unwrapped(self._chain.session, [self._fetches, puts], feeds, _AS_CONFIGURED)[0]
-        names = () if alone else tuple([tensor.name for tensor in (*puts, *feeds)])
-        call = self._callables.get(names)
-        if call is None:
-            call = self._callables[names] = fast_callable(
-                self._chain.session,
-                feeds=list(feeds),
-                targets=[*self._ops, *puts],
-                fetches=self._tensors,
-                as_configured=True,
-            )
-        results = iter(call(*feeds.values()))
-        values = [next(results) if is_tensor else None for is_tensor in self._is_tensor]
-        return values if self._is_list else tf.nest.pack_sequence_as(self._fetches, values)
-
-
-def _is_composed(fetch: Any) -> bool:
-    return isinstance(fetch, tf.SparseTensor | tf.RaggedTensor | tf.IndexedSlices)
