@@ -169,7 +169,7 @@ def test_what_is_not_understood_stays_and_is_listed(tmp_path: Path, capsys: Capt
     text = (
         "import importlib\nimport tensorflow as tf\nfrom tensorflow.contrib import tensor_forest\n"
         "x = tf.contrib.image.connected_components(1)\nimportlib.import_module('tensorflow.contrib.rpc')\n"
-        "y = tf.estimator.Estimator(1)\n"
+        "y = tf.estimator.Estimator(1)\nif y: from tensorflow.contrib import rnn\n"
     )
     path.write_text(text)
     assert migrate.main([str(path)]) == 1
@@ -182,7 +182,8 @@ def test_what_is_not_understood_stays_and_is_listed(tmp_path: Path, capsys: Capt
         f"{path}:6: left: tf.estimator.Estimator: tf.estimator was removed in TensorFlow 2.16: call "
         "staging_tf1.legacy.install(only=['estimator']) before tensorflow is imported, or write the loop with "
         "tf.train.MonitoredTrainingSession",
-        "1 file read, 1 would be changed, 1 change, 4 things left to do by hand",
+        f"{path}:7: left: from tensorflow.contrib import rnn: give the import a line of its own, and migrate again",
+        "1 file read, 1 would be changed, 1 change, 5 things left to do by hand",
     ]
 
 

@@ -115,7 +115,7 @@ class _Rewriter:
         """Make all changes but those of the imports that the new names need."""
         rewritten = []
         for node in self._program.module.around:
-            if isinstance(node, _IMPORTS) and self._edits.stands_alone(node):
+            if isinstance(node, _IMPORTS):
                 self._rewrite_import(node)
             elif isinstance(node, ast.Attribute) and dotted(node) is not None:
                 if dotted(self._program.module.around[node][0]) is None:
@@ -128,7 +128,10 @@ class _Rewriter:
     def _rewrite_import(self, node: ast.Import | ast.ImportFrom) -> None:
         new = rewritten_import(node, keep_tensorflow=self._program.by_upgrade)
         self.left.update(Note(node.lineno, text, how) for text, how in new.left)
-        if new.lines is not None:
+        if new.lines is not None and not self._edits.stands_alone(node):
+            how = "give the import a line of its own, and migrate again"
+            self.left.add(Note(node.lineno, self._edits.before(node), how))
+        elif new.lines is not None:
             self._edits.replace_line(node, new.lines)
             self._note_done(node, self._edits.before(node), "; ".join(new.lines))
 
