@@ -482,7 +482,7 @@ def test_a_dtype_without_tensors_is_refused_where_it_is_declared() -> None:
     ids=["numbers", "bytes", "objects", "text", "swapped", "tensor", "buffer"],
 )
 def test_a_buffer_that_is_written_again_changes_no_batch_that_was_taken(buffer: Any) -> None:
-    reader = StreamReader(GivenStream(lambda: {"x": buffer}, None), SkipRule())
+    reader = StreamReader(GivenStream(lambda: {"x": buffer}, None), SkipRule(), 0)
     taken = reader.take()
     assert taken is not None
     before = as_array(taken.batch["x"], None, "x").tolist()
