@@ -39,12 +39,8 @@ def contrib_parts(request: pytest.FixtureRequest, legacy_run: Run, try_contrib: 
 # More cells, layers, optimizers and metrics of tf.contrib: some of each stay.
 @pytest.mark.slow_cases(
     r"(?!("
-    r"crf_log_likelihood|crf_decode|bahdanau_attention|columns_weighted_sum|luong_attention_scaled|"
-    r"seq2seq_beam_search_with_attention|legacy_embedding_attention|nas_cell|lookup_tables|"
-    r"lstm_block_fused|gru_block_cell_v2|layers_conv2d|layers_batch_norm_unfused|layers_layer_norm|"
-    r"opt_lazy_adam|slim_lenet_like|losses_triplet_semihard|metrics_auc|training_hparams|"
-    r"training_bucket_by_sequence_length|framework_assign_from_checkpoint|"
-    r"image_rotate_gradient|learn_vocabulary"
+    r"crf_log_likelihood|bahdanau_attention|seq2seq_beam_search_with_attention|nas_cell|lookup_tables|"
+    r"lstm_block_fused|layers_batch_norm_unfused|opt_lazy_adam|losses_triplet_semihard|metrics_auc|learn_vocabulary"
     r")$).*"
 )
 @pytest.mark.parametrize("name", sorted(CONTRIB))
@@ -92,12 +88,14 @@ def deterministic(staging_run: Run) -> dict[str, str]:
     return printed
 
 
+# promises/test_deterministic_ops.py has the same ops in pipelines.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DETERMINISTIC)
-@pytest.mark.slow_cases(r"(?!(custom_runner)$).*")
 def test_same_numbers_with_deterministic_ops(deterministic: dict[str, str], name: str) -> None:
     assert_same_numbers(deterministic[name], goldens()[name])
 
 
+@pytest.mark.slow
 def test_the_area_of_tutorials_with_deterministic_ops(deterministic: dict[str, str]) -> None:
     assert "Error" not in deterministic["loop_right"]
     assert "is empty, and no element arrived within 5 s: the op that stage() returned" in deterministic["loop_wrong"]

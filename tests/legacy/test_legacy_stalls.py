@@ -296,7 +296,7 @@ thread.join()
 
 
 @pytest.mark.parametrize("name", SLOW)
-@pytest.mark.slow_cases(r"(?!(a feed thread that waits for room)$).*")
+@pytest.mark.slow_cases(r"(?!(a step that computes)$).*")
 def test_a_slow_program_is_left_alone(name: str, server: ForkServer, tmp_path: Path) -> None:
     program = tmp_path / "old.py"
     program.write_text("import tensorflow as tf\n" + SLOW[name].format(wait=3 * SECS))
