@@ -24,6 +24,8 @@ _FIRST_LOOK_SECS = 0.5
 # One op of the run may wait for the other: after each of these times, what still waits is woken again.
 _WAKE_SECS = (0.05, 0.1, 0.2, 0.2)
 _CLOSE_SECS = 0.5
+# On a loaded machine, its last call of TensorFlow takes a while.
+_STOP_SECS = 5.0
 # A step that computes ends by itself.
 _COMPUTES_SECS = 1.0
 # A wrapper may send a signal twice: an earlier second one is the same.
@@ -78,7 +80,7 @@ class RunEnder:
     def stop(self) -> None:
         """End what `arrived` has begun. May be called twice."""
         if self._ending is not None:
-            self._ending.stop(_CLOSE_SECS)
+            self._ending.stop(_STOP_SECS)
 
     def _exit(self, number: int) -> None:
         self._say(f"{_name(number)} again: the program ends at once. Still running: {self._what}.")

@@ -8,6 +8,7 @@ its import takes 0.4 s.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import threading
@@ -174,6 +175,8 @@ def watch_program(secs: float, say: Callable[[str], None]) -> None:
     global _program
     _program = _Program(secs, say)
     wrap_runs(_program.around)
+    # A thread that is in TensorFlow while Python ends aborts the process.
+    atexit.register(_program.stop)
 
 
 @contextlib.contextmanager
