@@ -6,7 +6,7 @@ import mmap
 import sys
 import threading
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,11 +16,19 @@ __all__ = ["Arena", "mapped", "rounded"]
 
 # By default Python keeps a copy of the descriptor for resizing. Many buffers would then exceed the limit of open files.
 _OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+# Beyond this number of arrays alive at a time, looking for a gap takes longer than the copy that it saves.
+_MOST_ALIVE = 256
 
 
 def mapped(descriptor: int, nbytes: int) -> mmap.mmap:
     """Map the first bytes of a file. From Python 3.13 on, the mapping has no descriptor."""
     return mmap.mmap(descriptor, nbytes, **_OPTIONS)
+
+
+class _Region(NamedTuple):
+    begin: int
+    end: int
+    memory: weakref.ref[Memory]
 
 
 def rounded(nbytes: int) -> int:
@@ -29,44 +37,58 @@ def rounded(nbytes: int) -> int:
 
 
 class Arena:
-    """Allocates arrays in a mapped buffer, each behind the last one that is alive. Thread-safe.
+    """Allocates arrays in a mapped buffer. Thread-safe.
 
-    A batch is made in a buffer only after the training process has released it. Arrays in it may still be alive here:
-    a source may keep one of an earlier batch.
+    A batch is made in a buffer only after the training process has released it. Within it, a region is free when
+    the array in it has been freed here: a source may keep an array of an earlier batch.
 
     Attributes:
-      peak: the size that the buffer needs to hold all arrays that were allocated since `begin`.
+      peak: the size that the buffer needs to hold all arrays that were alive at the same time since `begin`.
     """
 
     def __init__(self, descriptor: int, size: int) -> None:
         self.size = size
         self._map = mapped(descriptor, size)
         self.address = np.frombuffer(self._map, np.uint8).__array_interface__["data"][0]
-        # Where each array ends, and its memory. The last one is alive.
-        self._arrays: list[tuple[int, weakref.ref[Memory]]] = []
+        self._regions: list[_Region] = []
         self._lock = threading.Lock()
+        self._is_packing = False
         self.peak = 0
 
     def begin(self) -> None:
         """Begin a batch."""
         with self._lock:
-            self.peak = self._end()
+            self._forget()
+            self._is_packing = False
+            self.peak = max((region.end for region in self._regions), default=0)
 
     def pack(self) -> None:
-        """Begin to pack the batch into the buffer. Arrays that are elsewhere were only kept for `peak`."""
+        """Begin to pack the batch: `allocate` uses all gaps of the buffer, for any number of arrays."""
         with self._lock:
-            self._arrays = [array for array in self._arrays if array[0] <= self.size]
+            # Regions of arrays that are elsewhere are only kept for `peak`.
+            self._regions = [region for region in self._regions if region.end <= self.size]
+            self._is_packing = True
 
-    def allocate(self, nbytes: int) -> Memory:
-        """Return memory on a 64-byte boundary: in the buffer if it has room, else elsewhere."""
+    def allocate(self, nbytes: int) -> Memory | None:
+        """Return memory on a 64-byte boundary: in the buffer if it has room, else elsewhere.
+
+        Returns None if too many arrays are alive. The caller then uses other memory.
+        """
         with self._lock:
-            begin = rounded(self._end())
+            is_crowded = len(self._regions) >= _MOST_ALIVE
+            # Packing frees nothing.
+            if not (is_crowded and self._is_packing):
+                self._forget()
+                is_crowded = len(self._regions) >= _MOST_ALIVE
+            if is_crowded and not self._is_packing:
+                return None
+            index, begin = self._behind() if is_crowded else self._gap(nbytes)
             end = begin + nbytes
             if end <= self.size:
                 memory = np.ndarray.__new__(Memory, nbytes, np.uint8, self._map, begin)
             else:
                 memory = np.ndarray.__new__(Memory, nbytes, np.uint8)
-            self._arrays.append((end, weakref.ref(memory)))
+            self._regions.insert(index, _Region(begin, end, weakref.ref(memory)))
             self.peak = max(self.peak, end)
             return memory
 
@@ -78,8 +100,18 @@ class Arena:
         fits = offset >= 0 and offset + array.nbytes <= self.size
         return offset if fits and offset % ALIGNMENT_BYTES == 0 else None
 
-    def _end(self) -> int:
-        """Return where the last array that is alive ends."""
-        while self._arrays and self._arrays[-1][1]() is None:
-            self._arrays.pop()
-        return self._arrays[-1][0] if self._arrays else 0
+    def _forget(self) -> None:
+        if any(region.memory() is None for region in self._regions):
+            self._regions = [region for region in self._regions if region.memory() is not None]
+
+    def _gap(self, nbytes: int) -> tuple[int, int]:
+        """Find the first gap of `nbytes`: its index among the regions, and where it begins."""
+        begin = 0
+        for index, region in enumerate(self._regions):
+            if region.begin - begin >= nbytes:
+                return index, begin
+            begin = rounded(region.end)
+        return len(self._regions), begin
+
+    def _behind(self) -> tuple[int, int]:
+        return len(self._regions), rounded(self._regions[-1].end)

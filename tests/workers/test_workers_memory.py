@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from worker_sources import Reporting
 
 from staging_tf1.errors import SourceError
 from staging_tf1.sources import ArraySource
+from staging_tf1.workers.arena import Arena
 from staging_tf1.workers.buffers import Buffer, Buffers
 from staging_tf1.workers.lanes import PeerGone
 from staging_tf1.workers.pool import WorkerPool
@@ -231,3 +234,14 @@ def test_the_program_may_hold_the_last_batch_that_it_took() -> None:
     held.pop(0)
     buffers._sweep()
     assert buffers._may_take(2) and not buffers._may_take(3)
+
+
+def test_a_window_of_kept_arrays_makes_the_buffer_no_larger_than_it(tmp_path: Path) -> None:
+    with (tmp_path / "buffer").open("w+b") as file:
+        file.truncate(MB)
+        arena = Arena(file.fileno(), MB)
+        kept: deque[Any] = deque(maxlen=10)
+        for _ in range(200):
+            arena.begin()
+            kept.append(arena.allocate(4096))
+        assert all(each is not None for each in kept) and arena.peak <= 11 * 4096
