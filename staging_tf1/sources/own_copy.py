@@ -86,14 +86,18 @@ def _of_subclass(record: Any, copies: dict[int, Any]) -> Any:
             return record.clone()
         if isinstance(record, tuple):
             parts = [_own(value, copies) for value in record]
-            return record._make(parts) if hasattr(record, "_make") else tuple.__new__(type(record), parts)
-        own = copies[id(record)] = copy.copy(record)
-        if isinstance(own, dict):
-            dict.update(own, {key: _own(value, copies) for key, value in dict.items(record)})
+            own = record._make(parts) if hasattr(record, "_make") else tuple.__new__(type(record), parts)
         else:
-            list.__setitem__(own, slice(None), [_own(value, copies) for value in list.__iter__(record)])
-        # A dict whose items are its attributes.
-        if getattr(record, "__dict__", None) is record:
+            own = copies[id(record)] = copy.copy(record)
+            if isinstance(own, dict):
+                dict.update(own, {key: _own(value, copies) for key, value in dict.items(record)})
+            else:
+                list.__setitem__(own, slice(None), [_own(value, copies) for value in list.__iter__(record)])
+        attributes = getattr(record, "__dict__", None)
+        if attributes is record:
+            # A dict whose items are its attributes.
             object.__setattr__(own, "__dict__", own)
+        elif attributes:
+            own.__dict__.update({name: _own(value, copies) for name, value in attributes.items()})
         return own
     return record

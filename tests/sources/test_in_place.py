@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,15 @@ Named = collections.namedtuple("Named", "x y")
 
 
 class Tagged(list[Any]):
-    """A list of a class of its own."""
+    """A list with attributes."""
+
+
+class TaggedTuple(tuple[Any, ...]):
+    """A tuple with attributes."""
+
+
+class TaggedDict(collections.OrderedDict[Any, Any]):
+    """A dict with attributes."""
 
 
 class Items(dict[Any, Any]):
@@ -103,6 +112,8 @@ def spoilt_batch(records: list[Any]) -> Any:
     return totals
 
 
+kept = functools.cache(lambda number: RECORDS["dict"]())
+
 # Sources whose functions change what they get, from a list of equal records.
 WAYS: dict[str, Callable[[list[Any]], Any]] = {
     "load": lambda data: MapSource(data, load=spoil, batch_size=2),
@@ -126,6 +137,11 @@ def test_a_record_stays_what_it_is(way: str, record: str) -> None:
     for batch in source.batches():
         np.testing.assert_array_equal(np.ravel(flatten(batch)[0]), total)
     assert [spoil(each) for each in data] == [total] * 4, "the dataset itself"
+
+
+def test_what_load_keeps_stays_what_it_is() -> None:
+    source = MapSource(range(4), load=kept, collate=spoilt_batch, batch_size=2, epochs=2)
+    assert [batch.tolist() for batch in source.batches()] == [[5.0, 5.0]] * 4
 
 
 def test_object_columns_hold_what_they_held() -> None:
@@ -196,12 +212,18 @@ def test_a_transform_gets_a_copy(kind: str, shuffle: bool, tmp_path: Path) -> No
             )
 
 
-def test_the_attributes_of_a_dict_may_be_its_items() -> None:
-    record = Items(x=np.zeros(2))
+@pytest.mark.parametrize("make", [Tagged, TaggedTuple, TaggedDict, Items])
+def test_attributes_are_copied(make: Any) -> None:
+    record = make(x=np.zeros(2)) if issubclass(make, dict) else make([np.zeros(2)])
+    part = record["x"] if isinstance(record, dict) else record[0]
+    record.same, record.other = part, [part]
     own = own_copy(record)
-    own.x += 1
+    own.same += 1
+    own_part = own["x"] if isinstance(own, dict) else own[0]
+    assert own_part is own.same is own.other[0] and own_part.tolist() == [1, 1]
+    assert part.tolist() == [0, 0] and vars(own).keys() == vars(record).keys()
     own.new = 5
-    assert own["x"].tolist() == [1, 1] and own["new"] == 5 and record.x.tolist() == [0, 0]
+    assert make is not Items or own["new"] == 5
 
 
 def test_a_record_may_hold_itself() -> None:
