@@ -23,7 +23,7 @@ from transforms import TOKENS, vocabulary
 from workloads import WORKLOADS, NotApplicable
 
 # Users run none of these programs.
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.matrix
 
 BENCHMARKS = Path(bench.__file__).parent
 PAGE = (BENCHMARKS.parent / "docs" / "results.md").read_text(encoding="utf-8")

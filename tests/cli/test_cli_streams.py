@@ -89,7 +89,7 @@ BUFFERED, UNBUFFERED = {"PYTHONUNBUFFERED": ""}, {"PYTHONUNBUFFERED": "1"}
 @pytest.mark.parametrize("stream", ["no reader", "full"])
 @pytest.mark.parametrize("env", [BUFFERED, UNBUFFERED], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize("name", QUIET_ROWS)
-@pytest.mark.slow_cases(r"(?!(train-buffered-no reader|check-unbuffered-no reader|index-buffered-full)$).*")
+@pytest.mark.matrix_cases(r"(?!(train-buffered-no reader|check-unbuffered-no reader|index-buffered-full)$).*")
 def test_the_output_cannot_be_written(run: Any, name: str, env: dict[str, str], stream: str, no_reader: int) -> None:
     with open("/dev/full", "w") as full:
         stdout = no_reader if stream == "no reader" else full
@@ -120,7 +120,7 @@ def test_nobody_reads_the_errors(
 
 @pytest.mark.parametrize("name", ROWS)
 # The default run has two that import no TensorFlow.
-@pytest.mark.slow_cases(r"(?!(check|cache build)$).*")
+@pytest.mark.matrix_cases(r"(?!(check|cache build)$).*")
 def test_an_ascii_locale(run: Any, name: str) -> None:
     expected, done = run(name), run(name, env=ASCII)
     if name == "cache remove":  # the second one finds nothing to remove

@@ -227,6 +227,7 @@ tf.train.add_queue_runner(tf.train.QueueRunner(tf.FIFOQueue(1, [tf.float32]), [t
 """
 
 
+@pytest.mark.slow  # test_cli_train.py has the output of the command of the README
 def test_our_calls_earn_no_advice_and_a_programs_own_calls_keep_theirs(run_python: RunPython, tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text(_OWN_PROGRAM)

@@ -131,6 +131,7 @@ def test_what_stands_where_and_what_crosses_the_network(two: TestCluster) -> Non
         assert all(nbytes <= 64 for nbytes in crossing.values()), crossing
 
 
+@pytest.mark.slow_cases("MonitoredTrainingSession")
 @pytest.mark.parametrize(
     ("by_hand", "share"),
     [(False, "static"), (True, "dynamic")],

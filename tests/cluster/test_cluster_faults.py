@@ -105,6 +105,7 @@ def test_a_worker_that_never_returns_is_named(
     assert two.got() == ALL and seen_in(model) == ONCE
 
 
+@pytest.mark.slow  # test_supply.py has a worker that is no longer part of the run
 def test_a_worker_that_stood_still_trains_nothing_that_others_were_given(two: TestCluster, model: str) -> None:
     gates = two.begin(1, 5, ps=IMPATIENT, checkpoint_dir=model, options=IMPATIENT, **DYNAMIC)
     two.kill("worker1", signal.SIGSTOP)
@@ -121,6 +122,7 @@ def test_a_worker_that_stood_still_trains_nothing_that_others_were_given(two: Te
     assert two.got() == ALL and seen_in(model) == ONCE
 
 
+@pytest.mark.slow  # test_a_task_that_is_gone_for_a_while kills a chief
 def test_a_chief_by_hand_that_restarts_takes_everybody_back_to_the_checkpoint(four: TestCluster, model: str) -> None:
     gates = four.begin(0, 20, num_records=600, by_hand=True, checkpoint_dir=model, save_steps=50)
     four.kill("worker0")
@@ -140,8 +142,9 @@ def test_a_chief_by_hand_that_restarts_takes_everybody_back_to_the_checkpoint(fo
     assert four.wrong_batches(model, 600, 3) == []
 
 
-# The first server as the second, but for who notices it: test_cluster_member.py.
-@pytest.mark.slow_cases("0")
+# test_a_worker_that_has_finished_stays_until_the_last_save has a server that has lost the model. The first server as
+# the second, but for who notices it: test_cluster_member.py.
+@pytest.mark.slow
 @pytest.mark.parametrize("server", [0, 1])
 def test_a_chief_without_data_says_that_the_model_is_lost(four: TestCluster, model: str, server: int) -> None:
     gates = four.begin(0, 3, num_records=60, checkpoint_dir=model, save_steps=4)
@@ -193,6 +196,7 @@ def test_a_chief_of_two_towers_saves_after_the_others_have_ended(two: TestCluste
     assert seen_in(model) == ONCE
 
 
+@pytest.mark.slow  # test_a_task_that_is_gone_for_a_while has workers that go on
 @pytest.mark.parametrize(
     ("share", "by_hand"),
     [
@@ -218,6 +222,7 @@ def test_a_worker_that_goes_on_after_the_end_says_so_and_fails(four: TestCluster
     assert re.search(r"stood still for \d+ s .* the run may have ended without it\. Start the whole cluster", message)
 
 
+@pytest.mark.slow  # test_a_task_that_is_gone_for_a_while has tasks that stand still
 @pytest.mark.parametrize(
     "task", ["ps0", pytest.param("ps1", marks=long_form), pytest.param("worker0", marks=long_form)]
 )
@@ -234,8 +239,9 @@ def test_a_task_that_stood_still_blames_nobody_and_ends_nothing(four: TestCluste
     assert not re.search(r"silent for \d\d? s\)|ends without", four.logs())
 
 
-# The default run has the signs of such a server in test_cluster_signs.py, and one that goes on in time above.
-@pytest.mark.slow
+# The default run has the signs of such a server in test_cluster_signs.py, and one that is gone for a while above.
+@pytest.mark.slow_cases("1-goes on")
+@pytest.mark.matrix_cases("(?!1-goes on).*")
 @pytest.mark.parametrize(
     ("server", "how"),
     [

@@ -45,7 +45,7 @@ def miscounts(folder: str) -> dict[str, tuple[int, int, bool]]:
         ("dynamic", True),
     ],
 )
-@pytest.mark.slow_cases(r"(?!(static-False|dynamic-True)$).*")
+@pytest.mark.slow_cases(r"(?!(static-False)$).*")
 def test_every_checkpoint_is_exact(make_cluster: Callable[..., TestCluster], share: str, use_resource: bool) -> None:
     folder = count(make_cluster(3), share, use_resource=use_resource)
     found = miscounts(folder)

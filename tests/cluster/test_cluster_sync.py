@@ -39,7 +39,7 @@ def lost_and_twice(cluster: TestCluster, num_records: int) -> tuple[int, int]:
 
 
 # A beat of a cluster in step lasts a quarter of a second.
-@pytest.mark.slow_cases("(?!unlike$).*")
+@pytest.mark.matrix_cases("(?!unlike$).*")
 @pytest.mark.parametrize(
     "step_secs",
     [
@@ -64,7 +64,7 @@ def test_every_gradient_is_applied(make_cluster: Callable[..., TestCluster], ste
     assert lost_and_twice(cluster, records) == (0, 0)
 
 
-@pytest.mark.slow_cases(r"(?!(2-0\.02)$).*")
+@pytest.mark.matrix_cases(r"(?!(2-0\.02)$).*")
 @pytest.mark.parametrize(
     ("workers", "secs"), [(2, 0.02), (2, 0.4), (3, 0.02), pytest.param(3, 0.4, marks=long_form)], ids=str
 )
@@ -110,7 +110,7 @@ def test_shares_of_unequal_length_end_together_and_the_rest_is_named(two: TestCl
     assert "Traceback" not in two.log("worker0") and "threads still running" not in two.log("worker0")
 
 
-@pytest.mark.slow_cases("(?!last shortest).*")
+@pytest.mark.matrix_cases("(?!last shortest).*")
 @pytest.mark.parametrize(
     ("streams", "step_secs"),
     [
@@ -150,6 +150,7 @@ def test_no_step_begins_after_the_news_that_another_stream_has_ended(two: TestCl
     assert [len(two.notes(f"worker{index}", "got")) for index in range(2)] == [8, 7]
 
 
+@pytest.mark.slow  # test_each_kill_costs_at_most_a_batch kills workers in step
 def test_a_worker_that_never_returns_ends_the_others_with_its_name(two: TestCluster) -> None:
     # Late enough for the other worker to have been let go: a step is reported once.
     options = {"sync": True, "stall_secs": 5.0, "options": {"silence_secs": 3.0}}

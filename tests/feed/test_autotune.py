@@ -142,6 +142,7 @@ def build(way: str, values: Any) -> list[Any]:
     return [staging.staged(values, num_threads=AUTOTUNE, name="train")]
 
 
+@pytest.mark.slow_cases("queue|towers")
 @pytest.mark.parametrize("way", ["staged", "queue", "towers"])
 @settings(max_examples=8)
 @given(schedule=st.lists(st.integers(1, 16), min_size=1, max_size=12), jitter=st.integers(0, 3))

@@ -181,7 +181,7 @@ def session(which: str) -> Iterator[Any]:
         yield sess
 
 
-@pytest.mark.slow_cases(*(f".*-{which}" for which in GRAPPLER if which != "default"))
+@pytest.mark.matrix_cases(*(f".*-{which}" for which in GRAPPLER if which != "default"))
 @pytest.mark.parametrize(("kind", "which"), CASES)
 def test_a_run_that_feeds_a_part_gives_its_slot_back(kind: str, which: str) -> None:
     with tf.Graph().as_default():
@@ -212,7 +212,7 @@ def test_a_run_that_feeds_a_part_gives_its_slot_back(kind: str, which: str) -> N
             ]
 
 
-@pytest.mark.slow_cases(*(f".*-{which}" for which in GRAPPLER if which != "default"))
+@pytest.mark.matrix_cases(*(f".*-{which}" for which in GRAPPLER if which != "default"))
 @pytest.mark.parametrize("which", GRAPPLER)
 @pytest.mark.parametrize("ordered", [False, True], ids=["any", "ordered"])
 def test_a_map_area_takes_one_element_whatever_part_of_it_is_fed(ordered: bool, which: str) -> None:

@@ -93,6 +93,7 @@ def test_replicas_have_copies_of_the_variables(two: TestCluster) -> None:
         assert only(rf"worker {index}: 10 steps of all, loss from (.*) to (.*)", log)
 
 
+@pytest.mark.slow  # test_legacy_estimator.py has one process
 def test_workers_of_an_estimator_stage_their_parts(fork_server: ForkServer, tmp_path: Path) -> None:
     cluster = TestCluster(fork_server, tmp_path, workers=0, ps=0)
     cluster.jobs = {job: [address] for job, address in zip(("chief", "worker", "ps"), free_addresses(3), strict=True)}

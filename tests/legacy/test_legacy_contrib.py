@@ -195,7 +195,7 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.slow  # the finder is that of staging-tf1 run
+@pytest.mark.matrix  # the finder is that of staging-tf1 run
 def test_in_plain_python_a_part_that_is_not_fetched_says_so(run_python: Run, tmp_path: Path) -> None:
     fetch = (
         "is not in TensorFlow 2. Fetch it from TensorFlow 1.15.5 (110 MB, once): staging-tf1 contrib fetch. The "

@@ -11,7 +11,7 @@ from waits import ENDS, HANGS, PROGRAM, check, interrupt
 
 
 # The same ops as in test_ctrl_c.py; what differs is who makes the ops that wake.
-@pytest.mark.slow_cases("two gets|peek|map .*|dequeue|barrier|sparse|iterator")
+@pytest.mark.matrix_cases("two gets|peek|map .*|dequeue|barrier|sparse|iterator")
 @pytest.mark.parametrize("op", [*ENDS, *HANGS])
 def test_ctrl_c_ends_what_waits_and_names_it(legacy_server: ForkServer, tmp_path: Path, op: str) -> None:
     check(legacy_server, tmp_path, "run", op)

@@ -39,7 +39,7 @@ def under_run(request: pytest.FixtureRequest, legacy_run: Run, try_contrib: str)
 
 
 # More estimators and heads of TensorFlow's.
-@pytest.mark.slow_cases(r"(?!(mnist_model_fn)$).*")
+@pytest.mark.matrix_cases(r"(?!(mnist_model_fn)$).*")
 @pytest.mark.parametrize("name", sorted(goldens("estimator")))
 def test_same_losses_under_run(under_run: dict[str, str], name: str, try_contrib: str) -> None:
     if try_contrib and needs_contrib(FOLDER / f"{name}.py"):
@@ -79,7 +79,7 @@ def staged(legacy_run: Run) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow  # test_same_losses_under_run has the same losses
+@pytest.mark.matrix  # test_same_losses_under_run has the same losses
 def test_deterministic_ops_change_nothing(staged: dict[str, Any], staging_run: Run) -> None:
     ran = last_json(staging_run(PROMISES / "estimator_inputs.py", env={"TF_DETERMINISTIC_OPS": "1"}))
     for key in ("first run", "second run", "evaluation", "prediction", "both"):

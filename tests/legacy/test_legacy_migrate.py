@@ -299,6 +299,7 @@ except ImportError as error:
 """
 
 
+@pytest.mark.slow  # test_same_numbers_without_the_shim runs migrated programs in plain Python
 def test_programs_with_keras_two_run_by_themselves_in_plain_python(run_python: Run, tmp_path: Path) -> None:
     path = tmp_path / "layers.py"
     text = (

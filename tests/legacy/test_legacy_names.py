@@ -83,7 +83,7 @@ def test_a_graph_seed_gives_the_numbers_of_tensorflow_1(legacy_run: Run) -> None
     ]
 
 
-@pytest.mark.slow  # the legacy programs have goldens of layers
+@pytest.mark.matrix  # the legacy programs have goldens of layers
 def test_keras_computes_what_tensorflow_1_computes(legacy_run: Run) -> None:
     pytest.importorskip("tf_keras")
     # Printed by TensorFlow 1.15.5. Its recurrent_v2 has the classes for eager execution, whose activations are others.

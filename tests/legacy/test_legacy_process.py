@@ -88,6 +88,7 @@ def test_install_after_tensorflow_was_loaded(fork_server: ForkServer) -> None:
     assert fork_server.run("-c", code).stdout == "StagingArea <class 'object'> False\n"
 
 
+@pytest.mark.slow  # test_compiled_runs.py has runs that are not compiled
 def test_old_names_and_compiled_runs_can_be_switched_off(staging_run: Run, tmp_path: Any) -> None:
     program = tmp_path / "loop.py"
     program.write_text(

@@ -9,12 +9,18 @@ from legacy_support import HERE, PROGRAMS, Run, assert_same_numbers, goldens, la
 
 
 @pytest.fixture(scope="module")
-def under_run(legacy_run: Run, try_contrib: str) -> dict[str, str]:
-    paths = sorted(str(path) for path in PROGRAMS.glob("*.py"))
+def under_run(request: pytest.FixtureRequest, legacy_run: Run, try_contrib: str) -> dict[str, str]:
+    chosen = names_to_test(request, "test_same_numbers_under_run")
+    paths = [str(PROGRAMS / f"{name}.py") for name in sorted(chosen)]
     printed: dict[str, str] = last_json(legacy_run(HERE / "run_programs.py", *paths))
     return printed
 
 
+# The ways to feed and the parts that most programs have stay, single old behaviours do not.
+@pytest.mark.slow_cases(
+    "called_back|float_sizes|hparams_fallback|keras_ranks|map_area_names|old_attributes|op_counts|own_norms|"
+    "record_writer|regularized_variables|tower_areas|transposed_shapes"
+)
 @pytest.mark.parametrize("name", sorted(goldens()))
 def test_same_numbers_under_run(under_run: dict[str, str], name: str, try_contrib: str) -> None:
     if try_contrib and needs_contrib(PROGRAMS / f"{name}.py"):
@@ -37,7 +43,7 @@ def contrib_parts(request: pytest.FixtureRequest, legacy_run: Run, try_contrib: 
 
 
 # More cells, layers, optimizers and metrics of tf.contrib: some of each stay.
-@pytest.mark.slow_cases(
+@pytest.mark.matrix_cases(
     r"(?!("
     r"crf_log_likelihood|bahdanau_attention|seq2seq_beam_search_with_attention|nas_cell|lookup_tables|"
     r"lstm_block_fused|layers_batch_norm_unfused|opt_lazy_adam|losses_triplet_semihard|metrics_auc|learn_vocabulary"

@@ -249,7 +249,7 @@ estimator.train(read, steps=2)
 
 
 @pytest.mark.parametrize("name", HANGING)
-@pytest.mark.slow_cases(r"(?!(a forgotten start_queue_runners|a barrier|an Estimator)$).*")
+@pytest.mark.matrix_cases(r"(?!(a forgotten start_queue_runners|a barrier)$).*")
 def test_a_program_that_hangs_explains_itself(name: str, server: ForkServer, tmp_path: Path) -> None:
     text, line, cause, cure = HANGING[name]
     report = report_on(server, tmp_path, text)
@@ -296,7 +296,7 @@ thread.join()
 
 
 @pytest.mark.parametrize("name", SLOW)
-@pytest.mark.slow_cases(r"(?!(a step that computes)$).*")
+@pytest.mark.matrix_cases(r"(?!(a step that computes)$).*")
 def test_a_slow_program_is_left_alone(name: str, server: ForkServer, tmp_path: Path) -> None:
     program = tmp_path / "old.py"
     program.write_text("import tensorflow as tf\n" + SLOW[name].format(wait=3 * SECS))

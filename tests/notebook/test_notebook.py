@@ -50,6 +50,8 @@ def test_the_code_of_the_notebook_is_tensorflow_1(notebook: Kernel) -> None:
     assert notebook.run("np.object is object").text == "True"
 
 
+# A kernel of its own: the test above has the import of TensorFlow alone.
+@pytest.mark.slow
 def test_the_package_may_be_what_imports_tensorflow() -> None:
     with kernel() as fresh:
         fresh.run("%load_ext staging_tf1")

@@ -39,7 +39,7 @@ def test_each_pattern_leaves_out_some_cases_of_its_test(request: pytest.FixtureR
         pytest.skip("only a run of all tests has those that are left out")
     cases: dict[Any, set[str]] = defaultdict(set)
     for item in request.session.items:
-        for pattern in patterns(item):
+        for pattern in [*patterns(item, "slow_cases"), *patterns(item, "matrix_cases")]:
             cases[item.nodeid.partition("[")[0], pattern].add(id_of(item))
     for (test, pattern), names in cases.items():
         found = {name for name in names if re.fullmatch(pattern, name)}

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import staging_tf1
 
 PACKAGE = Path(staging_tf1.__file__).parent
@@ -62,6 +64,7 @@ sources.ArraySorce
 """
 
 
+@pytest.mark.slow  # mypy reads the whole package: `make check` does that, too
 def test_a_program_of_a_user_is_typed_and_its_mistakes_are_found(tmp_path: Path) -> None:
     """Both in one run, which takes most of its time for numpy."""
     assert (PACKAGE / "py.typed").is_file()

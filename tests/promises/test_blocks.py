@@ -234,6 +234,7 @@ def test_map_fn_in_a_block_returns_what_it_returns_alone(blocks: list[int], name
     assert list(map(described, got)) == list(map(described, alone))
 
 
+@pytest.mark.slow_cases("[124567]")
 @pytest.mark.parametrize("bad", range(9))
 def test_map_fn_that_fails_in_a_block(blocks: list[int], bad: int) -> None:
     def checked(batch: Any) -> Any:

@@ -88,6 +88,7 @@ def test_a_shuffle_queue_needs_a_seed(fork_server: ForkServer, tmp_path: Path) -
     assert seeded == "none"
 
 
+@pytest.mark.slow  # the tests above enable them by a call
 def test_the_environment_enables_them(run_python: RunPython, tmp_path: Path) -> None:
     done = run_python(CHILD, "ordinary", tmp_path, "staged", env={"TF_DETERMINISTIC_OPS": "1"})
     assert last_json(done)["staged"]["wait_secs"] == [None]

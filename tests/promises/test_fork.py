@@ -197,8 +197,8 @@ PARENTS["session with threads of its own"] = PARENTS["session"].replace("Session
 PARENTS["start with threads of its own"] = PARENTS["start"].replace("tf.Session()", f"tf.Session({PER_SESSION})")
 
 
-# The same without threads of their own.
-@pytest.mark.slow_cases("session|start")
+# The same without threads of their own, and by `start`.
+@pytest.mark.slow_cases("session|start.*")
 @pytest.mark.parametrize("parent", PARENTS)
 def test_the_child_of_a_process_with_sessions(fork_server: ForkServer, tmp_path: Path, parent: str) -> None:
     succeeds(run(fork_server, PRELUDE + PARENTS[parent] + WAYS, tmp_path))

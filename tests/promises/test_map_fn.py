@@ -198,6 +198,7 @@ UNSHUFFLED: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.slow_cases("parts|one by one")
 @pytest.mark.parametrize("kind", UNSHUFFLED)
 def test_another_seed_is_noticed_though_only_the_function_takes_it(tmp_path: Path, kind: str) -> None:
     make = UNSHUFFLED[kind]

@@ -27,7 +27,7 @@ from soak.plan import draw
 from soak.play import Game
 
 # Seconds, and the seed of the first case.
-FORMS: list[Any] = [(4.0, 41000), pytest.param(26.0, 41500, marks=pytest.mark.slow)]
+FORMS: list[Any] = [(4.0, 41000), pytest.param(26.0, 41500, marks=pytest.mark.matrix)]
 if "STAGING_TF1_SOAK_SECS" in os.environ:
     FORMS = [(float(os.environ["STAGING_TF1_SOAK_SECS"]), random.SystemRandom().randrange(10**9))]
 if "STAGING_TF1_SOAK_SEED" in os.environ:

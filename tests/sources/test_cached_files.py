@@ -271,7 +271,7 @@ def flips(path: Path, places: range) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("name", [*SMALL, *VALUES])
-@pytest.mark.slow_cases(r"(?!(manifest\.json|001-tokens\.npy)$).*")
+@pytest.mark.matrix_cases(r"(?!(manifest\.json|001-tokens\.npy)$).*")
 def test_a_flipped_bit_is_found(cache: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = cache / name
     size = path.stat().st_size

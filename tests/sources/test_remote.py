@@ -426,6 +426,7 @@ def stops(server: ObjectServer) -> Iterator[Callable[..., Stops]]:
         each.end.set()
 
 
+@pytest.mark.slow_cases("ArrayRecordSource-HEAD|TFRecordSource-GET")
 @pytest.mark.parametrize("command", ["GET", "HEAD"])
 @pytest.mark.parametrize("kind", WRITERS)
 def test_a_server_that_stops_once_is_asked_again(
@@ -440,6 +441,7 @@ def test_a_server_that_stops_once_is_asked_again(
         assert everything(source) == records(8) and stop.count == 0
 
 
+@pytest.mark.slow_cases("HEAD")
 @pytest.mark.parametrize("command", ["GET", "HEAD"])
 def test_a_server_that_stops_is_named(
     command: str, server: ObjectServer, put: Any, stops: Any, quick: None, tmp_path: Path

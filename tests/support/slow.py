@@ -1,15 +1,18 @@
 """Which tests are `slow`: the default run leaves them out, because it tests the same promises with fewer cases.
 
-`pytest -m ""`, `make test-all` and `make matrix` run them, too. Marks beside the test say so, and a comment there says
+`.ci/run` has them, with half of the random examples. It leaves out those that are also of the `matrix`: only `make
+test-all` and `make matrix`, which are `pytest -m ""`, run these. Marks beside the test say so, and a comment there says
 what tests the same in the default run:
 
     @pytest.mark.slow               all cases of the test
     @pytest.mark.slow_cases("2|3")  the cases whose id, as a whole, matches one of these regular expressions
-    @pytest.mark.thinned            of the other cases, all but a few that have each value of each parameter once
+    @pytest.mark.matrix             like `slow`, and of the matrix
+    @pytest.mark.matrix_cases("4")  like `slow_cases`, and of the matrix
+    @pytest.mark.thinned            of the other cases, all but a few that have each value of each parameter once are
+                                    of the matrix
 
-A test that is `thinned` and has three parameters or more has only some of its cases in a run with the slow tests, too:
-each value of a parameter meets each value of the others. STAGING_TF1_SOAK_SECS, as in `make soak`, selects all cases.
-`.ci/run` has the slow tests without those `pairs`, and half of the random examples.
+A test that is `thinned` and has three parameters or more has only some of its cases in the matrix, too: each value of a
+parameter meets each value of the others. STAGING_TF1_SOAK_SECS, as in `make soak`, selects all cases.
 """
 
 from __future__ import annotations
@@ -22,8 +25,8 @@ from typing import Any
 
 import pytest
 
-# The marks of a case that has a pair of values, and no value that the default run lacks.
-_PAIR = (pytest.mark.slow, pytest.mark.pairs)
+# The marks of a case of the matrix.
+_MATRIX = (pytest.mark.slow, pytest.mark.matrix)
 
 # The expression of marks that selects the tests of this run.
 _selected = "not slow"
@@ -47,7 +50,7 @@ def with_all() -> bool:
 
 def examples(most: int) -> int:
     """Return how many random examples a test tries: `most` in a run of all tests."""
-    fewer = {"not slow": 5, "not pairs": 2}.get(_selected, 1)
+    fewer = {"not slow": 5, "not matrix": 2}.get(_selected, 1)
     return min(most, max(4, most // fewer))
 
 
@@ -58,7 +61,9 @@ def mark_slow(items: list[pytest.Item]) -> list[pytest.Item]:
     """
     thinned: dict[Any, list[Any]] = defaultdict(list)
     for item in items:
-        if any(re.fullmatch(pattern, id_of(item)) for pattern in patterns(item)):
+        if item.get_closest_marker("matrix") or _fits(item, "matrix_cases"):
+            _add(_MATRIX, item)
+        elif _fits(item, "slow_cases"):
             item.add_marker(pytest.mark.slow)
         elif item.get_closest_marker("thinned"):
             thinned[item.path, item.originalname].append(item)  # type: ignore[attr-defined]
@@ -66,8 +71,7 @@ def mark_slow(items: list[pytest.Item]) -> list[pytest.Item]:
     for group in thinned.values():
         usual, slow = _thin([rows(item) for item in group])
         for index in slow:
-            for mark in _PAIR:
-                group[index].add_marker(mark)
+            _add(_MATRIX, group[index])
         dropped += [item for index, item in enumerate(group) if index not in {*usual, *slow}]
     left_out = {*map(id, dropped)}
     items[:] = [item for item in items if id(item) not in left_out]
@@ -77,7 +81,7 @@ def mark_slow(items: list[pytest.Item]) -> list[pytest.Item]:
 def some_of(cases: list[tuple[str, ...]]) -> list[Any]:
     """Return parameters of these cases, thinned. The mark cannot: it takes a tuple of parameters for one value."""
     usual, slow = _thin([{*case} for case in cases])
-    marks = {index: _PAIR if index in slow else () for index in sorted([*usual, *slow])}
+    marks = {index: _MATRIX if index in slow else () for index in sorted([*usual, *slow])}
     return [pytest.param(*cases[index], id="-".join(cases[index]), marks=marked) for index, marked in marks.items()]
 
 
@@ -89,9 +93,18 @@ def _thin(cases: list[set[Any]]) -> tuple[list[int], list[int]]:
     return [index for index in kept if index not in slow], slow
 
 
-def patterns(item: pytest.Item) -> list[str]:
-    """Return the patterns of the cases that are slow."""
-    return [pattern for mark in item.iter_markers("slow_cases") for pattern in mark.args]
+def _add(marks: tuple[pytest.MarkDecorator, ...], item: pytest.Item) -> None:
+    for mark in marks:
+        item.add_marker(mark)
+
+
+def _fits(item: pytest.Item, mark: str) -> bool:
+    return any(re.fullmatch(pattern, id_of(item)) for pattern in patterns(item, mark))
+
+
+def patterns(item: pytest.Item, mark: str) -> list[str]:
+    """Return the patterns of cases that the marks of this name leave out."""
+    return [pattern for each in item.iter_markers(mark) for pattern in each.args]
 
 
 def id_of(item: Any) -> str:

@@ -307,7 +307,7 @@ print("through")
 """
 
 
-@pytest.mark.slow  # test_the_watchdog_survives_what_it_looks_at has objects that fail
+@pytest.mark.matrix  # test_the_watchdog_survives_what_it_looks_at has objects that fail
 def test_a_thread_is_looked_at_whatever_garbage_there_is() -> None:
     # In a process of its own, because the whole process would stand still.
     done = subprocess.run([sys.executable, "-c", COLLECTS], capture_output=True, text=True, timeout=200, check=False)

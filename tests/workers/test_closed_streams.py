@@ -28,7 +28,7 @@ Path("done").touch()
 """
 
 
-@pytest.mark.slow_cases("(?!<&- >&- 2>&-).*")
+@pytest.mark.matrix_cases("(?!<&- >&- 2>&-).*")
 @pytest.mark.parametrize("closed", ["<&- >&- 2>&-", "<&-", ">&-", "2>&-", ">&- 2>&-"])
 def test_streams_that_are_closed(closed: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(_PROGRAM)

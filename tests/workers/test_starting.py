@@ -54,7 +54,7 @@ PIPELINES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("kind", PIPELINES)
-@pytest.mark.slow_cases(r"(?!(two processes)$).*")
+@pytest.mark.matrix_cases(r"(?!(two processes)$).*")
 def test_a_step_that_waits_for_their_start_is_told_so(graph: Any, pipe: str, kind: str) -> None:
     batch = PIPELINES[kind](source(pipe))
     # On a loaded machine, a process needs seconds to come as far as its import.

@@ -255,6 +255,7 @@ def test_an_exception_whose_class_cannot_be_made_here_is_named() -> None:
 _PROGRAM = Path(__file__).parents[1] / "support" / "raising_program.py"
 
 
+@pytest.mark.slow_cases("-c|stdin|module")
 @pytest.mark.parametrize("way", ["file", "-c", "stdin", "module", "notebook"])
 def test_exceptions_of_the_main_program_are_caught(run_python: Any, tmp_path: Path, way: str) -> None:
     program = _PROGRAM.read_text(encoding="utf-8")

@@ -262,7 +262,7 @@ WITH_TESTS = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *_T
 
 
 # It ends the program without its `finally` blocks, as SIGKILL does.
-@pytest.mark.slow_cases(r"Signals\.SIGTERM|15")
+@pytest.mark.slow_cases(r"Signals\.SIG(TERM|INT)|15|2")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_workers_die_with_the_training_process(run_python: Any, tmp_path: Path, number: int) -> None:
     """Also one that is in a call of C that holds the GIL."""
