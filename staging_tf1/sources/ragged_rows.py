@@ -144,7 +144,7 @@ def _opened(
     """
     if rank > 1 and is_composite(value):
         value = as_composite(value)._checked(where, dtype)
-    return open_rows([value], rank, where, f"ragged() was told that {rank} dimensions vary. {_NAME}")
+    return open_rows([value], rank, where, f"In ragged(), its rank is {rank}. {_NAME}")
 
 
 def _joined(component: _Component, column: Sequence[tuple[list[Any], list[Any]]]) -> Any:

@@ -201,8 +201,9 @@ def hashed_keys(
     if array.dtype.kind in "biu":
         return array.astype(np.uint64)
     hashes: dict[Any, int] = {}
-    for key in set(array.tolist()):
+    for key in array.tolist():
         arguments.instance(caller, argument, key, (str, bytes, int, np.integer), expected)
+    for key in set(array.tolist()):
         data = key.encode(errors="surrogateescape") if isinstance(key, str) else key  # a file name
         if isinstance(data, bytes):
             hashes[key] = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
