@@ -159,6 +159,30 @@ slim.conv2d(array_ops.concat(p, 0), q), tf.contrib.slim
     assert migrated(old, tmp_path) == new
 
 
+# Where the import of TensorFlow stands, and how the result begins.
+V1 = "import tensorflow.compat.v1"
+OFF = f"{V1}\n\ntensorflow.compat.v1.disable_v2_behavior()\n"
+FUTURE = "'doc'\nfrom __future__ import division\n"
+PLACES = {
+    "try:\n    import tensorflow.compat.v1 as tf\nexcept ImportError:\n    import tensorflow as tf\nx = tf.int8\n": OFF,
+    "import os\nif os.name:\n    import tensorflow as tf\nx = tf.float32\n": OFF,
+    "def main():\n    import tensorflow as tf\n    return tf.float32\nx = main()\n": OFF,
+    "class Net:\n    import tensorflow as tf\n    x = tf.float32\n": OFF,
+    f"{FUTURE}if 1:\n    import tensorflow as tf\nx = tf.float32\n": FUTURE + OFF,
+    "if 1:\n    import tensorflow\nx = tensorflow.float32\n": f"{V1} as tensorflow\n\ntensorflow.disable_v2_beh",
+    "x = 1; import tensorflow as tf; y = tf.contrib.staging.StagingArea\n": f"import staging_tf1\n{OFF}",
+    "import os; import tensorflow as tf\nx = tf.float32\n": "import os; import tensorflow as tf\n\ntf.disable_v2_beh",
+}
+
+
+@pytest.mark.parametrize("old", PLACES)
+def test_the_behavior_is_chosen_by_a_name_that_is_bound(old: str, tmp_path: Path) -> None:
+    new = migrated(old, tmp_path)
+    assert new.startswith(PLACES[old])
+    compile(new, "program.py", "exec")
+    assert migrated(new, tmp_path) == new
+
+
 def test_a_module_that_passes_names_on_does_not_choose_the_behavior(tmp_path: Path) -> None:
     text = "from tensorflow.python.ops.nn import *\n"
     assert migrated(text, tmp_path) == text

@@ -275,39 +275,54 @@ def _names_in(tree: ast.Module) -> set[str]:
 
 def _with_imports(text: str, program: _Program, rewriter: _Rewriter) -> str:
     """Return a text with the imports that it needs, behind its first block of imports of TensorFlow or this package."""
-    lines = ["import staging_tf1"] if rewriter.needs_own else []
-    has_v1 = program.v1_name is not None or rewriter.needs_v1
-    if rewriter.needs_v1 and program.v1_name is None:
-        lines.insert(0, f"import {_V1} as tf")
-    if program.uses("tensorflow") and not program.switched_off:
-        lines += [] if has_v1 else [f"import {_V1}"]
-        lines.append(f"{_spelled_v1(program) if has_v1 else _V1}.disable_v2_behavior()")
     edits = Edits(text)
-    if program.v1_name == "tensorflow" and not program.by_upgrade and "tensorflow" in _names_in(edits.tree):
-        # import tensorflow.contrib.staging also bound that name.
-        lines.insert(0, f"import {_V1} as tensorflow")
     body = edits.tree.body
+    place = _place_of_imports(edits.tree)
+    name = program.v1_name or "tf"
+    lines = []
+    if rewriter.needs_v1 and program.v1_name is None:
+        lines.append(f"import {_V1} as tf")
+    if name == "tensorflow" and not program.by_upgrade and name in _names_in(edits.tree):
+        # import tensorflow.contrib.staging also bound that name.
+        lines.append(f"import {_V1} as tensorflow")
+    if rewriter.needs_own:
+        lines.append("import staging_tf1")
+    if program.uses("tensorflow") and not program.switched_off:
+        # An import in a block or a function may come later, or never.
+        is_bound = any(line.endswith(f" as {name}") for line in lines) or name in _bound_by(body[:place])
+        lines += [] if is_bound else [f"import {_V1}"]
+        lines.append(f"{_spelled_v1(program) if is_bound else _V1}.disable_v2_behavior()")
     present = set(map(edits.before, body))
     lines = [line for line in lines if line not in present]
     if not lines:
         return text
-    place = _end_of_import_block(body)
     if not lines[-1].startswith("import ") and place < len(body):
         lines.insert(-1, "")
-    if place == 0:  # without imports at the top level, the lines go below the docstring
-        place = int(ast.get_docstring(edits.tree) is not None)
     edits.insert_lines(body[place - 1].end_lineno or 0 if place else position(body[0])[0] - 1, lines)
     return edits.after()
 
 
-def _end_of_import_block(body: list[ast.stmt]) -> int:
-    """Return the index after the first import of TensorFlow and the imports that directly follow it."""
-    for index, statement in enumerate(body):
-        if _imports_tensorflow(statement):
-            while index < len(body) and isinstance(body[index], _IMPORTS):
-                index += 1
-            return index
-    return 0
+def _place_of_imports(tree: ast.Module) -> int:
+    """Return the index behind the first import of TensorFlow at the top level and those that directly follow it.
+
+    Without one, that of the statement below the docstring and `__future__`. The statement there begins a line.
+    """
+    body, place = tree.body, int(ast.get_docstring(tree) is not None)
+    while place < len(body) and getattr(body[place], "module", "") == "__future__":
+        place += 1
+    first = next((index for index, statement in enumerate(body) if _imports_tensorflow(statement)), None)
+    if first is not None:
+        following = (index for index in range(first, len(body)) if not isinstance(body[index], _IMPORTS))
+        place = next(following, len(body))
+    while 0 < place < len(body) and body[place].lineno == body[place - 1].end_lineno:
+        place -= 1
+    return place
+
+
+def _bound_by(body: list[ast.stmt]) -> set[str]:
+    """Return the names that the import statements among some statements bind."""
+    aliases = [alias for statement in body if isinstance(statement, _IMPORTS) for alias in statement.names]
+    return {alias.asname or alias.name.partition(".")[0] for alias in aliases}
 
 
 def _imports_tensorflow(statement: ast.stmt) -> bool:
