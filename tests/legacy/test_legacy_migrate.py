@@ -183,6 +183,32 @@ def test_the_behavior_is_chosen_by_a_name_that_is_bound(old: str, tmp_path: Path
     assert migrated(new, tmp_path) == new
 
 
+def test_comments_within_what_is_rewritten_stay(tmp_path: Path) -> None:
+    old = """from tensorflow.contrib.staging import (  # one
+    StagingArea,  # two
+)  # three
+import tensorflow as tf  # four
+area = (tf
+        # five
+        .contrib.staging
+        .MapStagingArea([tf.int64]))
+other = [tf.contrib  # six
+         .staging.StagingArea([tf.int64])]
+"""
+    new = """from staging_tf1 import StagingArea  # one  # two  # three
+import tensorflow.compat.v1 as tf  # four
+import staging_tf1
+
+tf.disable_v2_behavior()
+area = (staging_tf1  # five
+        .MapStagingArea([tf.int64]))
+other = [staging_tf1  # six
+.StagingArea([tf.int64])]
+"""
+    assert migrated(old, tmp_path) == new
+    compile(new, "program.py", "exec")
+
+
 def test_a_module_that_passes_names_on_does_not_choose_the_behavior(tmp_path: Path) -> None:
     text = "from tensorflow.python.ops.nn import *\n"
     assert migrated(text, tmp_path) == text

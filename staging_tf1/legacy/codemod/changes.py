@@ -10,6 +10,7 @@ from typing import Any
 
 # As in Python's parser: the lines of a syntax tree end only here.
 _LINE_END = re.compile(r"\r\n|\r|\n")
+_COMMENT = re.compile(r"#[^\r\n]*")
 # What may stand between an element of a list and its comma, and behind that.
 _COMMA = re.compile(r"((?:[\s)\\]|#.*)*),(?:[\s\\]|#.*)*")
 
@@ -70,8 +71,11 @@ class Edits:
         return "".join([*parts, self._text[start:end]])
 
     def replace(self, node: Any, new: str) -> None:
-        """Replace a node."""
-        self._edits.append((*self.span(node), new))
+        """Replace a dotted name. Its comments go behind it."""
+        start, end = self.span(node)
+        comments = self._comments(node)
+        needs_end = comments and _LINE_END.match(self._text, end) is None
+        self._edits.append((start, end, new + comments + (self._newline if needs_end else "")))
 
     def rename(self, node: ast.expr | ast.keyword, old: str, new: str) -> None:
         """Replace the name at the end of an attribute, or that of a keyword argument."""
@@ -108,10 +112,10 @@ class Edits:
         )
 
     def replace_line(self, node: Any, lines: Sequence[str]) -> None:
-        """Replace a statement by others."""
+        """Replace an import by other statements. Its comments go behind them."""
         start, end = self.span(node)
         indent = self._text[self._starts[node.lineno - 1] : start]
-        self._edits.append((start, end, f"{self._newline}{indent}".join(lines)))
+        self._edits.append((start, end, f"{self._newline}{indent}".join(lines) + self._comments(node)))
 
     def remove_line(self, node: Any) -> None:
         """Remove a statement with its comment, and the empty lines above."""
@@ -126,6 +130,10 @@ class Edits:
         is_open = place > 0 and self._text[place - 1] not in "\r\n"
         new = "".join(f"{text}{self._newline}" for text in lines)
         self._edits.append((place, place, (self._newline if is_open else "") + new))
+
+    def _comments(self, node: Any) -> str:
+        """Return the comments in a node without strings."""
+        return "".join(f"  {comment.rstrip()}" for comment in _COMMENT.findall(self.before(node)))
 
     def _below(self, line: int) -> int:
         return self._starts[line] if line < len(self._starts) else len(self._text)
