@@ -50,6 +50,20 @@ def test_an_area_beside_its_consumers_is_warned_of_once(graph: Any) -> None:
         assert sess.run(loss) == 3.0
 
 
+@pytest.mark.usefixtures("kept_in")
+def test_a_session_warns_of_what_stages_elsewhere_once(graph: Any) -> None:
+    with tf.device("/device:CPU:0"):
+        x = staging.staged(ArraySource(np.arange(8), batch_size=2, epochs=1), name="train")
+    with tf.device("/device:CPU:1"):
+        tf.square(x, name="model")
+    config = tf.ConfigProto(device_count={"CPU": 2})
+    with pytest.warns(PlacementWarning, match=r"is on CPU:0, but 'model' \(Square\), which consumes it, is on CPU:1"):
+        open_session(config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        open_session(config)
+
+
 def test_the_advice_helps(graph: Any) -> None:
     with tf.device("/device:CPU:2"):
         area = StagingArea([tf.float32])
