@@ -427,7 +427,7 @@ wait_forever()
         (None, None, 137, "chief 0: still running 0.1 s after SIGTERM"),
         (signal.SIGINT, None, 130, "chief 0, ps 0: still running 0.1 s after SIGINT"),
         (None, signal.SIGINT, 130, "chief 0: still running when SIGINT came"),
-        (signal.SIGINT, signal.SIGINT, 130, "chief 0, ps 0: still running when SIGINT came"),
+        (signal.SIGINT, signal.SIGTERM, 130, "chief 0, ps 0: still running when SIGTERM came"),
     ],
 )
 def test_tasks_that_ignore_signals_are_killed_after_the_grace_or_at_a_second_signal(
