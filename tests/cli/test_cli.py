@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from processes import RunPython
 
+import staging_tf1
 from staging_tf1.cli.main import COMMANDS, main
 
 NAMES = list(COMMANDS)
@@ -74,6 +75,12 @@ def test_no_arguments_show_the_help(run_python: RunPython) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == asked.stdout
     assert "commands:" in done.stdout
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["--version"])
+    assert (exit_.value.code, *capsys.readouterr()) == (0, f"staging-tf1 {staging_tf1.__version__}\n", "")
 
 
 @pytest.mark.parametrize("words", [["check"], ["migrate", "--diff"]])
