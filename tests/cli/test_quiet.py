@@ -49,6 +49,7 @@ _KEPT = [
     "*** Check failure stack trace: ***\n    @     0x7f2b8c1d2a4c  abort\n",
     "I wrote this: 2026-11-22 I think.\n",
     "WARNING: mine\nWARNING:tensorflow:mine, too\n",
+    "To enable the following: nothing\n",
     "no end of line",
     "\x1b[31mred\x1b[0m \xe9\n",
     "",
@@ -102,7 +103,7 @@ def test_the_order_of_inside_and_outside_is_kept(capfd: pytest.CaptureFixture[st
     assert capfd.readouterr().err == f"1\n2\n3\n4.5\n6\n7 {_NOISE[5]}"
 
 
-@pytest.mark.parametrize(("level", "collects"), [("0", True), ("", False)])
+@pytest.mark.parametrize(("level", "collects"), [("0", True), ("2", True), ("", False)])
 def test_a_level_that_the_user_has_chosen_holds(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, level: str, collects: bool
 ) -> None:
