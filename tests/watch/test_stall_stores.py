@@ -60,6 +60,13 @@ def fewer_than_must_stay() -> tuple[list[Any], Any]:
     return [shuffled.enqueue_many([np.arange(10)])], shuffled.dequeue_many(4)
 
 
+def drained_after_the_end() -> tuple[list[Any], Any]:
+    numbers = tf.FIFOQueue(4, tf.int64, [[]], name="numbers")
+    area = staging.StagingArea([tf.int64], [[]], capacity=2)
+    put, got = area.put(numbers.dequeue()), area.get()
+    return [numbers.enqueue(7), numbers.close(), put, got], got
+
+
 def runner_in_no_collection() -> tuple[list[Any], Any]:
     numbers = tf.FIFOQueue(4, tf.int64, [], name="numbers")
     tf.train.QueueRunner(numbers, [numbers.enqueue(7)])
@@ -98,6 +105,12 @@ STALLED: dict[Callable[[], tuple[list[Any], Any]], tuple[str, str]] = {
     by_key(lambda area: area.get(5)[1]): ("area 'MapStagingArea'", WARM_UP),
     by_key(lambda area: area.get()[1]): ("area 'MapStagingArea'", WARM_UP),
     by_key(lambda area: area.peek(5)[0]): ("area 'MapStagingArea'", WARM_UP),
+    drained_after_the_end: (
+        MADE,
+        "is empty and its input has ended: queue 'numbers' is closed and holds 0. The step that met the end of the "
+        "data put nothing, and may have lost the last element to its get. Count the batches and leave out the last "
+        "put, or use staged().",
+    ),
     fewer_than_must_stay: (
         "queue 'shuffled' ",
         "holds 10 elements, and a dequeue of 4 needs 104, because min_after_dequeue=100 of them must stay; nothing "
