@@ -39,7 +39,7 @@ def test_only_a_source_that_computes_is_told_of_processes(source_cpu_secs: float
             1.0,
             1.3,
             "source",
-            "; add feed threads (num_threads=2), or make the source faster; if the source computes in "
+            "; add feed threads (num_threads=4), or make the source faster; if the source computes in "
             "Python, which holds the GIL, use processes (num_processes=3)",
         ),
         (1.0, 40.0, "source", "use processes (num_processes=8)"),
@@ -48,15 +48,16 @@ def test_only_a_source_that_computes_is_told_of_processes(source_cpu_secs: float
         (1.0, 1.3, "stream", "use a source with random access, such as MapSource, with processes (num_processes=3)"),
         (1.0, 1.3, "graph", "order with several feed threads"),
         (1.0, 1.3, "lockstep", "let a thread read ahead: lockstep=False"),
-        (0.1, 0.1, "source", "add feed threads (num_threads=2), or make the source faster"),
+        (0.1, 0.1, "source", "add feed threads (num_threads=4), or make the source faster"),
+        (0.1, 0.1, "stream", "make the source faster, or use one that several threads can read, such as ArraySource"),
         # No advice that changes the order.
         (0.1, 0.1, "seeded", "the feeder and the taker of a seeded shuffle queue take turns"),
-        (0.1, 0.1, "autotuned", "AUTOTUNE adds feed threads while they help (1 at present)"),
+        (0.1, 0.1, "autotuned", "AUTOTUNE adds feed threads while they help (2 at present)"),
     ],
 )
 def test_the_advice(cores: float, of_loop: float, kind: str, cure: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advice, "usable_cores", lambda: 8)
-    assert bottleneck(0.5, kind, 1, cores, of_loop).endswith(cure)
+    assert bottleneck(0.5, kind, 2, cores, of_loop).endswith(cure)
 
 
 @pytest.mark.parametrize(
