@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from clusters import only_worker
 from pipelines import BrokenDiskError, Numbers
 
 import staging_tf1 as staging
+from staging_tf1.cluster.dealing import Names
 from staging_tf1.errors import CheckpointError, ClusterError, ResumeError
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.supply import LocalSupply, Pace
@@ -228,7 +230,9 @@ def test_figures_and_drain() -> None:
     assert figures.kind == "source"
 
 
-def test_a_failed_step_has_its_batch_or_has_not(tmp_path: Path) -> None:
+def test_a_failed_step_has_its_batch_or_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: list[LocalSupply] = []
+    monkeypatch.setattr(LocalSupply, "step_failed", lambda self: failed.append(self))
     with tf.Graph().as_default() as graph:
         batch = staging.staged(records(), share="dynamic", name="train")
         with tf.control_dependencies([batch.op.inputs[0]]):
@@ -243,6 +247,19 @@ def test_a_failed_step_has_its_batch_or_has_not(tmp_path: Path) -> None:
             acked = Acked(sess.run(pipeline.position.saved[0]))
     assert got == batches(records(), range(3, 12))
     assert {*range(3, 12)} <= {number for number in range(12) if acked.has(number)}
+    assert len(failed) == 3, "that of a worker looks for what they have lost"
+
+
+def test_a_loop_that_fails_gives_its_batches_to_the_others() -> None:
+    asks = Names("train").ask("worker 0")
+    with only_worker() as cluster:
+        with tf.Graph().as_default(), pytest.raises(ZeroDivisionError):
+            with cluster.device_scope():
+                batch = staging.staged(records(), cluster=cluster, share="dynamic", name="train")
+            with staging.StagingSession(cluster=cluster) as sess:
+                sess.run(batch)
+                raise ZeroDivisionError
+        assert cluster.member.ledger.read([asks])[asks]["closed"]
 
 
 def test_what_is_missing_is_supplied_and_then_all_that_follows() -> None:
