@@ -122,11 +122,17 @@ def test_it_can_be_stopped_at_any_time_and_again(when: str) -> None:
 
 
 def test_threads_with_one_stop_end_together() -> None:
-    stopping = Stop()
-    threads = [Background(f"test:background:{i}", lambda: iter([LIMIT_SECS] * 2), stopping) for i in range(3)]
+    stopping, waits = Stop(), threading.Semaphore(0)
+
+    def work() -> Iterator[None]:
+        waits.release()
+        yield None
+
+    threads = [Background(f"test:background:{i}", work, stopping) for i in range(3)]
     for thread in threads:
         thread.start()
-    threads[0].stop()
+    assert all(waits.acquire(timeout=LIMIT_SECS) for _ in threads)
+    threads[0].stop(LIMIT_SECS)
     assert all(map(ended, threads))
 
 
@@ -141,3 +147,12 @@ def test_what_it_raises_is_handed_over_in_its_thread(kind: type[BaseException]) 
     thread = Background("test:background", work, failed=lambda error: seen.append((error, threading.current_thread())))
     thread.start()
     assert ended(thread) and seen == [(error, thread)]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_without_a_handler_what_it_raises_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", seen.append)
+    thread = Background("test:background", lambda: [][0])
+    thread.start()
+    assert ended(thread) and seen[0].exc_type is IndexError
