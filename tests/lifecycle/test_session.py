@@ -248,12 +248,14 @@ def test_drain_ends_an_endless_source(graph: Any) -> None:
 def test_an_area_by_hand_is_cleared_at_the_start_on_a_server(graph: Any) -> None:
     server = tf.train.Server.create_local_server()
     area = staging.StagingArea([tf.int32], [[]])
-    put, size = area.put([1]), area.size()
+    put, size, ops = area.put([1]), area.size(), set()
     for _ in range(2):
         with staging.StagingSession(master=server.target) as sess:
             assert sess.run(size) == 0, "what the server has kept is gone"
             sess.run(put)
             assert sess.run(size) == 1
+            ops.add(len(graph.get_operations()))
+    assert len(ops) == 1, "the second session needs no further op"
 
 
 @pytest.mark.slow_cases("(?!staged, 1 threads, 1 towers|queue|staged in lockstep, 1 towers).*")
