@@ -178,7 +178,7 @@ def _source() -> Any:
     return staging.sources.ArraySource(np.arange(8), batch_size=2, epochs=1)
 
 
-def test_a_snapshot_shows_variables_without_a_value(graph: Any) -> None:
+def test_a_snapshot_shows_variables_without_a_value_and_of_a_closed_session_no_sizes(graph: Any) -> None:
     tf.get_variable("weights", [2])
     numbers = tf.FIFOQueue(3, tf.int64, [], name="numbers")
     take = numbers.dequeue()
@@ -188,6 +188,8 @@ def test_a_snapshot_shows_variables_without_a_value(graph: Any) -> None:
     assert snapshot.uninitialized == ("weights",)
     (store,) = snapshot.stores
     assert (store.name, store.size, store.capacity, store.closed, store.wanted) == ("queue 'numbers'", 0, 3, False, 1)
+    (store,) = observer.snapshot(sess, Pending(0, 0.0, [], None)).stores
+    assert store.size is store.closed is None
 
 
 def test_a_snapshot_shows_that_a_session_is_being_created(graph: Any) -> None:

@@ -112,6 +112,7 @@ def test_the_watchdog_survives_what_it_looks_at(
     x = staging.staged(staging.sources.GeneratorSource(slow, spec=tf.TensorSpec([2], tf.float64)), name="train")
     raw = tf.FIFOQueue(4, tf.int64, [], name="raw")
     tf.train.add_queue_runner(tf.train.QueueRunner(raw, [raw.enqueue(7)]))
+    tf.get_variable("weights", [])
     logs = CapturedLogs(said)
     absl_logging.get_absl_logger().addHandler(logs)
     try:
@@ -263,6 +264,21 @@ def test_a_dataset_that_does_not_return(graph: Any) -> None:
     timer.join()
     assert cause.startswith("the ops that compute the batches of 'train' (made at test_stall.py:")
     assert "have not returned for " in cause
+
+
+def test_a_runner_that_has_not_filled_its_queue(graph: Any) -> None:
+    given = threading.Event()
+
+    def ten() -> Iterator[Any]:
+        yield np.arange(10)
+        given.wait(LIMIT_SECS)
+
+    x = staging.CustomRunner(ten, batch_size=4, min_after_dequeue=100, capacity=200, name="train").get_inputs()
+    with watched_session() as sess:
+        cause = stall(sess, x)
+        given.set()
+    assert "holds 10 elements, and a dequeue of 4 needs 104, because min_after_dequeue=100 of them must stay" in cause
+    assert "; feed thread 'feed:train:0' has been in the source for " in cause
 
 
 def test_a_session_that_is_closed_in_its_own_watchdog_is_closed_completely(graph: Any, reports: Reports) -> None:
