@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from forked import ForkServer
-from measure import Request, config_of, measured
+from measure import Request, config_of, cpu_secs, measured
 from peers import SYSTEMS
 from systems import BOUNDS, Case
 from transforms import TOKENS, vocabulary
@@ -114,6 +114,12 @@ def test_the_model_of_each_workload_steps_on_a_constant_batch(
         assert figures["steps"] == 1 and figures["wall_ms"] > 0 and figures["cpu_ms"] > 0
 
 
+def test_as_many_steps_are_measured_as_fit_into_the_time() -> None:
+    calls: list[int] = []
+    assert 0 < measured(lambda: calls.append(1), secs=0.05)["steps"] < len(calls)
+    assert cpu_secs() > 0
+
+
 def answered(*wall_ms: float, cpu_ms: float = 0.0) -> list[Any]:
     return [{"measured": {"wall_ms": wall, "cpu_ms": cpu_ms}} for wall in wall_ms]
 
@@ -156,6 +162,21 @@ def test_a_row_has_the_median_the_spread_and_the_ratio_within_the_rounds(monkeyp
     assert lines[8:] == ["torch skipped: not installed", "odd failed: no answer in 3 s"]
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["W9"], "got workload W9, expected some of W1, W2, W3, W4, W5, W6, W7, W8"),
+        (["--systems", "stage"], f"got system 'stage', expected one of {', '.join(SYSTEMS)}"),
+        (["--systems", "feed_dict:4"], "system 'feed_dict' takes no number of threads, got 'feed_dict:4'"),
+        (["--systems", "staged@x=1"], "got pool setting 'x=1', expected inter_op=N, intra_op=N or no_spinning"),
+    ],
+)
+def test_words_that_make_no_sense(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        bench.main(words)
+    assert capsys.readouterr().err.endswith(f"error: {message}\n")
+
+
 def test_the_settings_of_a_system_add_to_those_of_all_rows() -> None:
     words = ["W6", "--pools", "no_spinning,intra_op=3", "--systems", "staged:2,staged@intra_op=2"]
     rows = bench.plan(bench.make_parser().parse_args(words))["W6"]
@@ -187,6 +208,11 @@ def test_a_workload_is_measured_in_processes_of_their_own(tmp_path: Path, capsys
     assert re.search(r"^staged:2 .* \d\.\d\d ", capsys.readouterr().out, re.MULTILINE)
     rows = json.loads(out.read_text(encoding="utf-8"))["rounds"]["W1"]
     assert [*rows] == ["const", "source", "staged:2"] and all("measured" in answer for (answer,) in rows.values())
+
+
+@pytest.mark.slow  # test_a_row_has_the_median_the_spread_and_the_ratio_within_the_rounds shows one that failed
+def test_a_process_that_dies_tells_its_last_words() -> None:
+    assert bench.ask(Request("W0", "const"))["failed"].endswith("KeyError: 'W0'")
 
 
 # What the programs print in their quick form.
