@@ -352,3 +352,17 @@ def test_a_dispatcher_that_is_gone_is_named(graph: Any, reports: Reports) -> Non
     cause = cause_in(caught.value.report)
     assert cause.startswith(f"the tf.data service at {cluster.address} has delivered nothing to 'train' (made at ")
     assert cause.endswith("TensorFlow reports no error for a dead one, but waits until it is back at the same address.")
+
+
+@pytest.mark.slow  # TensorFlow's own error; docs/data_service.md names it
+def test_a_dispatcher_that_has_forgotten_the_pass_is_an_error(graph: Any) -> None:
+    with running(1) as cluster:
+        port = int(cluster.address.split(":")[1])
+        x = staging.staged(served(Dataset.range(10**9), cluster.address), resume="restart")
+        with pytest.raises(tf.errors.NotFoundError):  # of the job, or of its client
+            with staging.StagingSession() as sess:
+                sess.run(x)
+                cluster.dispatcher.stop()
+                cluster.dispatcher = service.DispatchServer(service.DispatcherConfig(port=port))
+                while True:
+                    sess.run(x)
