@@ -106,6 +106,7 @@ def test_collate_is_a_function() -> None:
     assert source.spec["x"] == ArraySpec((2, None), np.int64, "x")
     assert source.batch(1)["x"].tolist() == [[4, 0, 0], [5, 6, 7]] and source.batch(1)["length"].tolist() == [1, 3]
     testing.assert_resumes_everywhere(source)
+    assert MapSource([[1], [2, 3]], batch_size=2, collate="pad").batch(0).tolist() == [[1, 0], [2, 3]]
 
 
 def test_the_records_of_a_batch_are_read_by_several_threads() -> None:
