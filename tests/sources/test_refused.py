@@ -241,7 +241,11 @@ CALLS: list[tuple[Make, type[Exception], str]] = [
         ValueError,
         "mix() got sources with seed=1 and seed=2, expected one for all.",
     ),
-    (lambda: concatenate([TEN, of(np.ones(3))]), SpecError, "concatenate(): the batch of source 1 is float64 [?], but"),
+    (
+        lambda: concatenate([TEN, of(np.ones(3))]),
+        SpecError,
+        "concatenate(): the batch of source 1 is float64 [?], but int64 [?] in source 0. Cast it, or pad the result:",
+    ),
     (lambda: concatenate([TEN, of(np.ones((3, 2), int))]), SpecError, "source 1 is int64 [?, 2], but int64 [?] in sou"),
     (lambda: concatenate([TEN, of({"x": np.arange(3)})]), SpecError, "source 1 has the components 'x', but source 0 h"),
     (lambda: zip_records({"a": TEN, "b": TEN.take(5)}), SpecError, "'a' has 10, 'b' has 5. Cut them: source.take(5)."),
