@@ -319,6 +319,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"features": {}, "transform": lambda batch: batch}, r"features= and transform=\. "),
     ({"shard": (10, 11)}, r"shard=\(10, 11\), which would be empty: 10 records are divided"),
     ({"local_cache_bytes": 5}, r"local_cache_bytes= without local_cache=\. Name the folder of the copies\."),
+    ({"local_cache": __file__}, r"local_cache='.*', which is a file, expected the path of a folder\."),
 ]
 
 
