@@ -649,13 +649,24 @@ def test_an_array_record_file_needs_room(server: ObjectServer, put: Any, tmp_pat
 
 
 def test_what_a_killed_process_has_left_is_removed(server: ObjectServer, put: Any, tmp_path: Path) -> None:
-    put("a.rec", records(8))
-    folder = tmp_path / "copies"
-    folder.mkdir()
-    # It writes to a temporary name, so it leaves no copy that others would use.
-    (folder / ".b.rec-5-07.copy.0123456789abcdef").write_bytes(b"half")
+    folder, found = tmp_path / "copies", set[str]()
+
+    def look(request: Handler) -> bool:
+        if request.command == "GET":
+            found.update(path.name for path in folder.iterdir())
+        return False
+
+    for name in "ab":
+        put(f"{name}.rec", records(8))
+    server.fault = look
+    TFRecordSource(f"{server.url}/train/b.rec", batch_size=8, local_cache=folder)
+    server.fault = lambda request: False
+    # A process that is killed while it copies leaves what is there meanwhile: no copy that others would use.
+    (left,) = found - {".lock"}
+    assert not left.endswith(".copy")
+    (folder / left).write_bytes(b"half")
     source = TFRecordSource(f"{server.url}/train/a.rec", batch_size=8, epochs=1, local_cache=folder)
-    assert [path.suffix for path in folder.iterdir() if path.name != ".lock"] == [".copy"]
+    assert copies(folder) == ["a.rec", "b.rec"] and not (folder / left).exists()
     assert everything(source) == records(8)
 
 
