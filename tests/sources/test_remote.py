@@ -19,6 +19,7 @@ from stalls import SECS, Reports
 
 import staging_tf1 as staging
 from staging_tf1 import sources
+from staging_tf1.cli.main import main
 from staging_tf1.errors import CorruptRecordError, RecordFileError, ResumeError
 from staging_tf1.sources import ArrayRecordSource, TFRecordSource
 from staging_tf1.sources.files import store
@@ -707,3 +708,17 @@ def test_files_are_uploaded_when_they_are_complete(kind: Any, server: ObjectServ
     message = rf"^{write.__name__} cannot write to out='{server.url}/x': ClientResponseError: 403, .*\.$"
     with pytest.raises(RecordFileError, match=message):
         write([b"record"], f"{server.url}/x")
+
+
+def test_the_command_indexes_and_writes_remote_files(
+    server: ObjectServer, put: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put("a.rec", records(3))
+    put("b.rec", records(3), ArrayRecordSource)
+    assert main(["index", "--check", f"{server.url}/train/*"]) == 0
+    out = capsys.readouterr().out
+    assert f"{server.url}/train/a.rec: 3 records, 0 corrupt, index {tmp_path}/cache/a.rec-" in out
+    assert f"{server.url}/train/b.rec: 3 records, 0 corrupt, an ArrayRecord file with its own index" in out
+    np.savez(tmp_path / "x.npz", x=np.arange(5))
+    assert main(["index", "--write", f"{server.url}/new", "--from", str(tmp_path / "x.npz")]) == 0
+    assert TFRecordSource(f"{server.url}/new", batch_size=1).num_records == 5
