@@ -38,7 +38,7 @@ def under_run(request: pytest.FixtureRequest, legacy_run: Run, try_contrib: str)
     return printed
 
 
-# More estimators and heads of TensorFlow's.
+# More estimators, heads and inputs of TensorFlow's, a warm start, and tasks as in test_legacy_cluster.py.
 @pytest.mark.matrix_cases(r"(?!(mnist_model_fn)$).*")
 @pytest.mark.parametrize("name", sorted(goldens("estimator")))
 def test_same_losses_under_run(under_run: dict[str, str], name: str, try_contrib: str) -> None:
@@ -50,7 +50,7 @@ def test_same_losses_under_run(under_run: dict[str, str], name: str, try_contrib
 
 def test_there_is_a_golden_for_every_program() -> None:
     assert sorted(goldens("estimator")) == sorted(path.stem for path in FOLDER.glob("*.py"))
-    assert len(goldens("estimator")) >= 6
+    assert len(goldens("estimator")) >= 9
 
 
 def test_an_input_pipeline_resumes_as_under_tensorflow_1(legacy_run: Run) -> None:
