@@ -307,6 +307,7 @@ def test_trailing_zero_bytes_of_python_strings_stay() -> None:
         ([2**60, 0.5], np.int64, "0.5 does not fit"),
         ([1.0, 1e30], np.int64, "1e\\+30 does not fit"),
         ([-1], np.uint64, "-1 does not fit"),
+        ([float("nan")], np.uint8, "cannot be converted to uint8 values: nan does not fit"),
         ([2], np.bool_, "2 does not fit"),
         ([1e40], np.float32, "1e\\+40 does not fit"),
         (
