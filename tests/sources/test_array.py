@@ -108,7 +108,9 @@ def test_a_seed_that_nobody_chose_is_told() -> None:
     assert source.seed_was_drawn and not again.seed_was_drawn
     assert np.array_equal(source.batch(3), again.batch(3))
     assert source.fingerprint() == again.fingerprint()
-    assert ArraySource(np.arange(3), batch_size=1).fingerprint()["seed"] == -1
+    for transform in (None, lambda batch: batch):
+        plain = ArraySource(np.arange(3), batch_size=1, transform=transform)
+        assert plain.seed is None and plain.fingerprint()["seed"] == -1
 
 
 @pytest.mark.parametrize("size", [100, 100_000])
