@@ -187,6 +187,7 @@ def test_the_others_keep_their_places_in_every_layout(make: Any) -> None:
 
 @pytest.mark.usefixtures("quick_graphs")
 def test_a_batch_of_bad_records_is_staged_empty(make: Any) -> None:
+    assert make([4, 5, 6, 7]).pad().batch(1)["x"].shape == (0, 0)
     with tf.Graph().as_default():
         x = staging.staged(make([4, 5, 6, 7, 9]))
         with staging.StagingSession() as sess:
