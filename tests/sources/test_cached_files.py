@@ -151,6 +151,21 @@ def test_a_file_that_becomes_too_large_leaves_what_was_there(tmp_path: Path, dat
     assert os.listdir(tmp_path) == ["cache"] and values(path) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_leaves_what_was_there(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    path = tmp_path / "cache"
+    cached(np.arange(5), path, batch_size=5)
+    monkeypatch.setattr(os, "fsync", full)
+    message = rf"^cannot write the cache '.*cache': {os.strerror(number)} \(\d+ MiB are free\)\. What was at that path"
+    with pytest.raises(RecordFileError, match=message) as caught:
+        cached(np.arange(9), path, batch_size=1, version=2)
+    assert caught.value.errno == number
+    assert os.listdir(tmp_path) == ["cache"] and values(path) == [0, 1, 2, 3, 4]
+
+
 def test_paths_that_cannot_be_used_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "folder").mkdir()
