@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
+from collections import OrderedDict, namedtuple
 from decimal import Decimal
 from typing import Any
 
@@ -59,6 +59,25 @@ def test_plain_records_are_stacked_at_once(name: str) -> None:
     for (path, got), (other, array) in zip(flatten_with_paths(found), flatten_with_paths(expected), strict=True):
         assert path == other and got.dtype == array.dtype and is_aligned(got)
         np.testing.assert_array_equal(got, array)
+
+
+# A batch would show no more than what the second record shares with the first.
+ANOTHER: dict[str, Any] = {
+    "another key": [{"a": 1}, {"b": 1}],
+    "one key more": [{"a": 1}, {"a": 1, "b": 1}],
+    "a list for a tuple": [(1, 2), [1, 2]],
+    "a tuple for a dict": [{"a": 1}, (1,)],
+    "a longer tuple": [(1, 2), (1, 2, 3)],
+    "an ordered dict": [{"a": 1}, OrderedDict(a=2)],
+    "another shape": [np.zeros(2), np.zeros(3)],
+    "a shape that is stretched": [np.zeros(2), np.zeros(1)],
+    "another dtype": [np.zeros(2), np.zeros(2, "f")],
+}
+
+
+@pytest.mark.parametrize("name", ANOTHER)
+def test_records_unlike_the_first_are_left_to_the_check_of_each(name: str) -> None:
+    assert at_once(ANOTHER[name]) is None
 
 
 def test_no_records_are_left_to_it_too() -> None:
