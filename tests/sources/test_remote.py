@@ -20,7 +20,7 @@ from stalls import SECS, Reports
 import staging_tf1 as staging
 from staging_tf1 import sources
 from staging_tf1.cli.main import main
-from staging_tf1.errors import CorruptRecordError, RecordFileError, ResumeError
+from staging_tf1.errors import CorruptRecordError, RecordFileError, ResumeError, StagingWarning
 from staging_tf1.sources import ArrayRecordSource, TFRecordSource
 from staging_tf1.sources.files import store
 from staging_tf1.testing import assert_deterministic, assert_resumes_everywhere, assert_works_in_processes
@@ -333,6 +333,15 @@ def test_a_glob_that_matches_nothing_is_named(server: ObjectServer, put: Any) ->
     message = rf"^no file matches '{server.url}/train/\*\.none'\. Check the path; globs support \*, \? and \*\*\.$"
     with pytest.raises(RecordFileError, match=message):
         TFRecordSource(f"{server.url}/train/*.none", batch_size=1)
+
+
+def test_a_file_that_a_glob_matches_again_is_read_once_and_named(server: ObjectServer, put: Any) -> None:
+    put("a.rec", records(2))
+    url = f"{server.url}/train/a.rec"
+    with pytest.warns(StagingWarning, match=rf"^TFRecordSource: the file {url} is matched by a glob and also listed"):
+        source = TFRecordSource([url, f"{server.url}/train/*"], batch_size=4, epochs=1)
+    assert everything(source) == records(2)
+    assert everything(TFRecordSource([url, url], batch_size=4, epochs=1)) == records(2) * 2
 
 
 def test_a_file_whose_size_is_unknown_is_refused(server: ObjectServer) -> None:
