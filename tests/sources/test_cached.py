@@ -396,6 +396,14 @@ def test_a_dataset_of_a_graph_is_read_without_a_trace_in_the_graph(tmp_path: Pat
         assert graph.as_graph_def().SerializeToString(deterministic=True) == before
 
 
+def test_an_eager_dataset_is_read_within_a_graph(tmp_path: Path) -> None:
+    variable = tf2.Variable(3, dtype=tf.int64)
+    dataset = tf2.data.Dataset.range(5).map(lambda x: x + variable)
+    with tf.Graph().as_default() as graph:
+        assert cached(dataset, tmp_path / "cache", batch_size=5).batch(0).tolist() == [3, 4, 5, 6, 7]
+        assert not tf.executing_eagerly() and graph.get_operations() == []
+
+
 def test_dimensions_that_a_dataset_leaves_open_may_differ(tmp_path: Path, graph: Any) -> None:
     dataset = tf2.data.Dataset.range(1, 6).map(tf.range)
     source = cached(dataset, tmp_path / "cache", batch_size=5).pad()
