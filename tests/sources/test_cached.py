@@ -279,8 +279,9 @@ def mixture(seed: int | None = 3) -> RecordSource:
 
 
 def collated(start: int = 0) -> RecordSource:
+    """Its rows depend on the number of records in their batch."""
     data = list(range(start, start + 10))
-    return MapSource(data, collate=lambda records: np.array(records) * 10, **ONCE)
+    return MapSource(data, collate=lambda records: np.array(records) * 10 + len(records), **ONCE)
 
 
 SOURCES: dict[str, Callable[[], Any]] = {
@@ -291,6 +292,7 @@ SOURCES: dict[str, Callable[[], Any]] = {
     "zipped": lambda: zip_records((arrays(0, 9), arrays(100, 9))),
     "collate": collated,
     "shard of collate": lambda: collated().shard(1, 3),
+    "zipped with collate": lambda: zip_records((arrays(0, 10), collated())),
     "mixture with collate": lambda: mix([arrays(0, 10), collated()], seed=1),
     "mixture": mixture,
     "shard of a mixture": lambda: mixture().shard(1, 2),
