@@ -31,6 +31,7 @@ from staging_tf1.sources import (
 )
 from staging_tf1.sources.records import RecordSource
 from staging_tf1.spec import flatten, flatten_with_paths
+from staging_tf1.tf_data import Elements
 
 Renamed = collections.namedtuple("Renamed", ["a", "class"], rename=True)  # type: ignore[misc]
 Point = collections.namedtuple("Point", ["x", "y"])
@@ -381,6 +382,14 @@ def test_few_large_records_are_read_at_once(way: str, tmp_path: Path) -> None:
 
 
 # Datasets of tf.data.
+
+
+def test_few_strings_of_a_dataset_are_fetched_at_once() -> None:
+    def most(value: Any) -> int:
+        elements = Elements(tf2.data.Dataset.from_tensors(value).repeat(300), "cached()")
+        return max(len(batch) for batch, _ in elements.blocks(None))
+
+    assert most("text") <= 8 and most(1) == 256
 
 
 def test_a_dataset_of_a_graph_is_read_without_a_trace_in_the_graph(tmp_path: Path) -> None:
