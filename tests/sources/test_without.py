@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -347,10 +349,12 @@ def test_a_cache_leaves_out_what_its_source_does(tmp_path: Path) -> None:
         cached(whole, str(tmp_path / "one"), batch_size=9, epochs=1, if_changed="error")
 
 
-def test_it_works_in_threads() -> None:
+def test_it_works_in_threads_and_where_it_is_moved_to() -> None:
     source = numbered(shuffle=True).without([3, range(10, 14)])
     testing.assert_deterministic(source)
     testing.assert_resumes_everywhere(source)
+    moved = pickle.loads(cloudpickle.dumps(source))
+    assert [batch.tolist() for batch in moved] == [batch.tolist() for batch in source]
 
 
 # Spans
