@@ -203,6 +203,7 @@ CALLS: list[tuple[Make, type[Exception], str]] = [
     (lambda: of(([1, 2], np.float32(1))), SpecError, "component [1] is one number, expected an array with one row per"),
     (lambda: of([[1, 2], [3]]), SpecError, "ArraySource: the array got a list of 2 that cannot be converted to an arr"),
     (lambda: of(np.arange(10), shard=(10, 11)), ValueError, "got shard=(10, 11), which would be empty: 10 records are"),
+    (lambda: of([1], batch_size=2, drop_remainder=True), ValueError, "batch_size=2 is larger than the 1 records, so d"),
     (
         lambda: of(np.arange(10), batch_size=6, drop_remainder=True, shard=(1, 2)),
         ValueError,
