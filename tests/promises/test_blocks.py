@@ -395,6 +395,15 @@ def test_a_cancel_ends_a_block_after_what_it_has_put(room: int) -> None:
         assert run.puts() == (1, 1)
 
 
+def test_an_error_of_a_block_without_map_fn_is_raised_as_it_is() -> None:
+    with tf.Graph().as_default() as graph, tf.Session() as sess:
+        staging.staged(plain(batch_size=2), capacity=5)
+        sink = pipelines_of(graph)[0].sinks[0]
+        sess.run([tf.global_variables_initializer(), sink.reset])
+        with pytest.raises(tf.errors.InvalidArgumentError, match="out of bounds"):
+            SinkRun(sink, sess, 1).put_block(np.zeros((1, 2), np.int64), batches=2)
+
+
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first batches, which are put one by one, are done."""
