@@ -210,11 +210,15 @@ def test_steps_that_wait_get_threads(graph: Any, deterministic: bool, monkeypatc
 # The end, while threads are parked.
 
 
-@pytest.mark.parametrize("way", ["close", "session only", "data", "error"])
+@pytest.mark.parametrize("way", ["close", "close beside the source", "session only", "data", "error"])
 def test_parked_threads_end(way: str, graph: Any) -> None:
+    let_go = threading.Event()
+
     def transform(batch: Any) -> Any:
         if way == "error" and batch[0] == 5:
             raise KeyError("five")
+        if way == "close beside the source" and batch[0] == 1:
+            let_go.wait(LIMIT_SECS)
         return batch
 
     x = staging.staged(source(8, transform, epochs=1 if way == "data" else None), num_threads=AUTOTUNE)
@@ -230,8 +234,11 @@ def test_parked_threads_end(way: str, graph: Any) -> None:
             while True:
                 sess.run(x)
     began = time.monotonic()
-    if way == "close":
+    if way.startswith("close"):
         coord.request_stop()
+    if way == "close beside the source":
+        until(lambda: [state.thread.is_alive() for state in run.states] == [True] + [False] * (len(run.states) - 1))
+        let_go.set()
     if way == "session only":
         sess.close()
     if way == "error":
