@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from staging_tf1.errors import SpecError
-from staging_tf1.sources import ArraySource, aligned_empty
+from staging_tf1.sources import ArraySource, RaggedValue, aligned_empty
 from staging_tf1.sources.aligned import is_aligned
 from staging_tf1.spec import ArraySpec, flatten
 
@@ -180,6 +180,11 @@ def test_a_transform_that_keeps_its_buffer_does_no_harm_or_is_refused() -> None:
     source = ArraySource(np.arange(8), batch_size=4, transform=reuse(aligned_empty(4, np.int64)))
     source.batch(0)
     message = r"^ArraySource: transform returned the memory of an earlier batch, .* new aligned_empty array"
+    with pytest.raises(SpecError, match=message):
+        source.batch(1)
+    memory = aligned_empty(4, np.int64)
+    source = ArraySource(np.arange(8), batch_size=4, transform=lambda batch: RaggedValue(memory, np.arange(5)))
+    source.batch(0)
     with pytest.raises(SpecError, match=message):
         source.batch(1)
 
