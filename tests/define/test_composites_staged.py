@@ -177,6 +177,13 @@ def test_components_arrive_as_their_tensors(name: str, options: dict[str, Any]) 
         assert stats.bytes == sum(a.size * 8 for a in fed) + splits + cells, "indices and splits are counted, too"
 
 
+def test_the_records_of_a_batch_are_counted_in_its_first_component() -> None:
+    with tf.Graph().as_default():
+        figures: list[Any] = []
+        run(staging.staged([{"a": batch_of([1, 2, 3, 5])["words"]}]), figures)
+        assert figures[-1].records == 4, "not the words"
+
+
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_queue_of_whole_batches_holds_them(name: str) -> None:
     with tf.Graph().as_default():
