@@ -46,12 +46,14 @@ def test_the_component_is_staged_in_the_dtype_and_the_others_as_they_are(graph: 
     assert np.concatenate([each["label"] for each in got]).tolist() == list(range(12))
 
 
-def test_a_dtype_alone_is_for_all_components(graph: Any) -> None:
-    single, pair = (
+def test_a_dtype_alone_is_for_all_components_and_each_is_for_all_towers(graph: Any) -> None:
+    single, pair, towers = (
         staging.staged(ArraySource(IMAGES, batch_size=4), cast="float16"),
         staging.staged(ArraySource((IMAGES, IMAGES), batch_size=4), cast=np.float64),
+        staging.staged(ArraySource(IMAGES, batch_size=4), cast=tf.bfloat16, devices=["/cpu:0"] * 2),
     )
     assert single.dtype == tf.float16 and [part.dtype for part in pair] == [tf.float64, tf.float64]
+    assert [tower.dtype for tower in towers] == [tf.bfloat16, tf.bfloat16]
 
 
 def test_the_values_of_sparse_and_ragged_components_are_cast(graph: Any) -> None:
