@@ -260,6 +260,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "negative": ([-1], ValueError, r"got -1 in skip, expected batch numbers from 0"),
     "out of range": ([28], ValueError, r"got skip=28, expected batch numbers from 0 to 27: ArraySource.* has 28 batch"),
     "a range too far": ([3, range(20, 29)], ValueError, r"got skip=3, 20-28, expected batch numbers from 0 to 27"),
+    "the largest": ([2**63 - 1], ValueError, "in skip, expected batch numbers"),
     "all": ([range(28)], ValueError, r"nothing is left of ArraySource\(.*\): skip= leaves out each of its"),
 }
 
