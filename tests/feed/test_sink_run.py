@@ -101,7 +101,7 @@ def rest(sess: Any, taken: Any) -> list[int]:
 
 
 def test_a_put_that_fails_has_ended_and_keeps_no_place(graph: Any) -> None:
-    (sink,), _ = area()
+    (sink,), (taken,) = area()
     with begun(sink) as sess:
         run = SinkRun(sink, sess, 1)
         for _ in range(3):
@@ -111,6 +111,12 @@ def test_a_put_that_fails_has_ended_and_keeps_no_place(graph: Any) -> None:
         for number in range(sink.capacity):
             run.put(batch(number))
         assert sess.run(sink.size) == sink.capacity
+        sess.run(taken)
+        # Another has closed it, which is no stop.
+        sess.run(sink.close)
+        with pytest.raises(tf.errors.CancelledError):
+            run.put(batch(0))
+        assert run.puts() == (6, 6)
 
 
 # For how many batches of the source an element stands.
@@ -144,6 +150,21 @@ def test_released_elements_keep_the_order_of_their_stamps(graph: Any) -> None:
 
 
 # The end.
+
+
+@pytest.mark.parametrize("kind", ["area", "queue"])
+def test_what_has_ended_may_be_closed_again_and_is_not_cancelled_afterwards(graph: Any, kind: str) -> None:
+    sink, taken = queue() if kind == "queue" else [each[0] for each in area()]
+    with begun(sink) as sess:
+        run, canceller = SinkRun(sink, sess, 1), Canceller(sess, [sink])
+        run.put(batch(7))
+        run.close()
+        run.close()
+        canceller.cancel([run])
+        canceller.cancel([run])
+        run.close()
+        assert run.over and not run.cancelled
+        assert rest(sess, taken) == [7]
 
 
 # Cancelling.
