@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -194,16 +195,20 @@ def test_a_logdir_with_another_model_gets_one_line(tmp_path: Path, capsys: pytes
     assert "Traceback" not in err
 
 
-def test_a_logdir_of_a_run_on_other_data_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fewer, logdir = tmp_path / "fewer.npz", tmp_path / "logs"
+def test_a_logdir_of_a_run_on_other_data_gets_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fewer, logdir = tmp_path / "fewer.npz", f"file://{tmp_path}/logs"
     np.savez(fewer, **{name: getattr(DIGITS, name)[:100] for name in ("x_train", "y_train", "x_test", "y_test")})
-    flags = ["train", "--batch-size", "50", "--epochs", "1", "--logdir", str(logdir)]
+    flags = ["train", "--batch-size", "50", "--epochs", "1", "--logdir", logdir]
     assert main([*flags, "--data", str(fewer)]) == 0
+    assert sorted(os.listdir()) == ["fewer.npz", "logs"], "TensorFlow makes the folder of a path with a scheme"
     capsys.readouterr()
     assert main(flags) == 1
     _, err = capsys.readouterr()
     assert err.splitlines()[-1] == (
-        f"staging-tf1 train: --logdir {str(logdir)!r} holds a run on other batches. 'staged': the checkpoint holds "
+        f"staging-tf1 train: --logdir {logdir!r} holds a run on other batches. 'staged': the checkpoint holds "
         f"position 2 in another order of batches: num_records was 100, is {len(DIGITS.x_train)}. The saved position "
         f"cannot be mapped to the new order. Use the --data and --batch-size of that run, or another folder."
     )
