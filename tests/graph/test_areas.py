@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("graph")
 def test_peek_leaves_the_element_and_clear_drops_all() -> None:
     area = StagingArea([tf.int32])
     value = tf.placeholder(tf.int32, [])
-    put, second, size, clear = area.put([value]), area.peek(1), area.size(), area.clear()
+    put, second, size, clear = area.put([value]), area.peek(tf.constant(1, tf.int64)), area.size(), area.clear()
     with tf.Session() as sess:
         for i in (10, 11, 12):
             sess.run(put, {value: i})
@@ -200,7 +200,7 @@ NOT_PUT: list[tuple[dict[str, Any], Callable[[], Any], str]] = [
     (
         dict(dtypes=[tf.int32], memory_limit=16),
         lambda: [tf.zeros([5], tf.int32)],
-        "an element has 20 bytes, more than ",
+        r"^area 'StagingArea' .*an element has 20 bytes, more than memory_limit=16",
     ),
     (dict(dtypes=[tf.float64]), lambda: [[0.5, 2**60 + 1]], rf"{2**60 + 1} would be rounded to {2**60}. Declare int64"),
     (NAMED, lambda: {"x": 1.0}, r"put got 1 value, .*\(component 'y' missing\)"),
@@ -240,6 +240,9 @@ def test_from_tensors_takes_dtypes_shapes_and_names() -> None:
     with tf.Session() as sess:
         sess.run(put, {tensors["y"]: [5]})
         assert sess.run(got)["y"].tolist() == [5]
+    given = tf.TensorSpec([1], tf.int32), tf.get_variable("v", [3])
+    two = StagingArea.from_tensors(given, ["a", "b"], memory_limit=16)
+    assert two.names == ["a", "b"] and two.dtypes == [tf.int32, tf.float32], "of just as many bytes as the limit"
 
 
 @pytest.mark.parametrize(
