@@ -234,6 +234,26 @@ def test_a_stream_gets_the_state_back_that_belongs_to_its_position(
     assert began.held["state"] == (b"" if resume == "restart" else label)
 
 
+# Several feeds of a session.
+
+
+def test_each_of_several_feeds_has_a_position_of_its_own(graph: Any) -> None:
+    staging.staged(records(), name="restored")
+    staging.staged(records(), name="carried", devices=[CPU] * 2)
+    staging.staged(records(), name="new")
+    staging.staged(GeneratorSource(lambda: iter([np.zeros(1)])), name="without")
+    positions = {
+        name: variable for variable in tf.global_variables() if (name := variable.op.name).endswith("/position")
+    }
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        for name in ("restored/position", "carried/position"):
+            sess.run(tf.raw_ops.AssignVariableOp(resource=positions[name].handle, value=tf.constant([2], tf.int64)))
+        points = resume_points(pipelines_of(graph), sess)
+        assert [[number for _, number in each] for each in points] == [[2], [1, 1], [0], [0]]
+        assert [held.tolist() for held in sess.run(list(positions.values()))] == [[2], [1, 1], [0]]
+
+
 # All of it at random.
 
 
