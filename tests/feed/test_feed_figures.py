@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from typing import Any
 
 import hypothesis.strategies as st
@@ -13,7 +15,7 @@ from hypothesis import given
 import staging_tf1 as staging
 from staging_tf1.feed.pipeline import pipelines_of
 from staging_tf1.feed.source_errors import SkipRule, skip_rule
-from staging_tf1.feed.threads import ThreadState
+from staging_tf1.feed.threads import PUTTING, WAITING_FOR_SOURCE, ThreadState
 from staging_tf1.sources import ArraySource, GeneratorSource
 from staging_tf1.spec import ArraySpec
 from staging_tf1.spec.conform import Conformer
@@ -33,6 +35,17 @@ def test_exceptions_may_be_given_one_or_many() -> None:
 
 
 # What a feed thread does, and since when.
+
+
+def test_a_state_lasts_until_the_next() -> None:
+    state = ThreadState("feed:x:0")
+    moments, lasted = [state.since], []
+    for doing in (WAITING_FOR_SOURCE, PUTTING, WAITING_FOR_SOURCE):
+        lasted.append(state.now(doing))
+        moments.append(state.since)
+        assert state.doing == doing
+    assert lasted == [end - start for start, end in itertools.pairwise(moments)], "no time is lost or counted twice"
+    assert moments == sorted(moments) and moments[-1] <= time.perf_counter()
 
 
 def count(state: ThreadState, arrays: list[Any]) -> None:
