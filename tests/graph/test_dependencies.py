@@ -118,6 +118,18 @@ def test_a_fed_tensor_cuts_the_walk(graph: Any) -> None:
     assert ops_of_run(graph, d, [a, d]) == set(), "what is fetched is fed itself"
 
 
+@pytest.mark.parametrize("of_functions", [True, False])
+def test_a_loop_needs_what_its_body_uses(graph: Any, of_functions: bool) -> None:
+    """The graph of a loop of TensorFlow 1 has a cycle."""
+    if not of_functions:
+        tf.disable_control_flow_v2()
+    a, b = constants("a", "b")
+    out = tf.while_loop(lambda i: i < 3.0, lambda i: i + b, [a])
+    needed = [op.name for op in ancestors([out])]
+    assert {"a", "b"} <= set(needed) and len(needed) == len(set(needed))
+    assert "b" not in ops_of_run(graph, out, [b])
+
+
 @st.composite
 def graphs(draw: Any) -> list[tuple[list[int], list[int]]]:
     """For each op, whose outputs it takes and behind which ones it comes."""
