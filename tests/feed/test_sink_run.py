@@ -170,11 +170,18 @@ def test_what_has_ended_may_be_closed_again_and_is_not_cancelled_afterwards(grap
 # Cancelling.
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cancel waits for each put that it wakes. A busy machine may take longer than the usual 20 ms."""
+    monkeypatch.setattr("staging_tf1.feed.sink_run._PATIENCE_SECS", LIMIT_SECS)
+
+
 def stopped(puts: Sequence[Future[None]]) -> bool:
     """Whether all of them end, with `Stopped`."""
     return all(isinstance(put.exception(LIMIT_SECS), Stopped) for put in puts)
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("waiting", [0, 1, 3])
 def test_cancelling_ends_every_put_and_keeps_what_is_there(graph: Any, pool: ThreadPoolExecutor, waiting: int) -> None:
     (sink,), (taken,) = area()
@@ -223,7 +230,7 @@ def unoptimized(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-@pytest.mark.usefixtures("unoptimized")
+@pytest.mark.usefixtures("unoptimized", "patient")
 def test_a_cancel_reaches_only_the_sinks_that_it_names(graph: Any, pool: ThreadPoolExecutor) -> None:
     (first,), (first_get,) = area("one")
     (second,), (second_get,) = area("two")
