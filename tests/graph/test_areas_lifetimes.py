@@ -1,4 +1,4 @@
-"""Lifetime and visibility of a store: sessions, servers, imported graphs, branches, MonitoredSession."""
+"""Lifetime and visibility of a store: sessions, servers, imported graphs, branches, functions."""
 
 from __future__ import annotations
 
