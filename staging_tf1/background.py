@@ -28,10 +28,6 @@ class Stop:
     def set(self) -> None:
         """Tell them to end. May be called again."""
         self.is_set = True
-        self.wake()
-
-    def wake(self) -> None:
-        """End one wait, which then returns False."""
         self._wake_ups.put(None)
 
     def wait(self, secs: float | None = None) -> bool:
@@ -41,9 +37,8 @@ class Stop:
         """
         with contextlib.suppress(queue.Empty):
             self._wake_ups.get(block=secs is None or secs >= _LEAST_SECS, timeout=secs)
-            if self.is_set:
-                # For the others that wait.
-                self.wake()
+            # For the others that wait.
+            self._wake_ups.put(None)
         return self.is_set
 
 
