@@ -89,6 +89,7 @@ BUFFERED, UNBUFFERED = {"PYTHONUNBUFFERED": ""}, {"PYTHONUNBUFFERED": "1"}
 @pytest.mark.parametrize("stream", ["no reader", "full"])
 @pytest.mark.parametrize("env", [BUFFERED, UNBUFFERED], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize("name", QUIET_ROWS)
+@pytest.mark.slow_cases("train-buffered-no reader")
 @pytest.mark.matrix_cases(r"(?!(train-buffered-no reader|check-unbuffered-no reader|index-buffered-full)$).*")
 def test_the_output_cannot_be_written(run: Any, name: str, env: dict[str, str], stream: str, no_reader: int) -> None:
     with open("/dev/full", "w") as full:

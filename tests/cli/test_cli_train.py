@@ -113,6 +113,7 @@ def test_each_run_gives_the_same_losses(workflow: str) -> None:
 
 
 # With 479 all batches are full, so their shape is known. With 5000 there is one batch, which the warm-up puts.
+@pytest.mark.slow_cases("classic-(100|479)|staged-5000")
 @pytest.mark.parametrize("batch_size", [100, 479, 5000])
 @pytest.mark.parametrize("workflow", WORKFLOWS)
 def test_every_image_is_trained_on_once_an_epoch(workflow: str, batch_size: int) -> None:

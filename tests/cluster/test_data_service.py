@@ -306,6 +306,7 @@ def child_worker(cluster: Cluster, port: int, folder: Path, fork_server: ForkSer
                 child.kill()
 
 
+@pytest.mark.slow  # the service's own records; the others test what this package does
 def test_a_killed_worker_costs_records_but_repeats_none(
     graph: Any, tmp_path: Path, reports: Reports, fork_server: ForkServer
 ) -> None:

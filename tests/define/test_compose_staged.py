@@ -50,6 +50,7 @@ SOURCES: dict[str, Callable[[], RecordSource]] = {
 }
 
 
+@pytest.mark.slow_cases("by_length|split|concatenate")
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_combined_source_resumes_on_other_towers(tmp_path: Any, name: str) -> None:
     make = SOURCES[name]

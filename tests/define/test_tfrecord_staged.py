@@ -81,6 +81,7 @@ def test_every_record_is_parsed_and_delivered_once_in_order(files: list[str], tm
     assert sorted(np.concatenate(got)) == sorted([*range(RECORDS)] * 2)
 
 
+@pytest.mark.slow_cases("ArrayRecordSource-lockstep|TFRecordSource-threads")
 @pytest.mark.parametrize("how", [dict(num_threads=4, capacity=5), dict(lockstep=True)], ids=["threads", "lockstep"])
 @pytest.mark.parametrize("kind", [TFRecordSource, ArrayRecordSource])
 def test_a_run_that_was_stopped_goes_on_with_the_next_record(

@@ -29,6 +29,7 @@ def test_interpreter_flags_reach_the_program(run_python: Run) -> None:
     assert last_json(ran)["flags"] == [1, ["ignore::FutureWarning"]]
 
 
+@pytest.mark.slow_cases("thread|from|import|exit none|exit text")
 @pytest.mark.parametrize(
     "how",
     ["exit 3", "exit text", "exit none", "raise", "import", "from", "thread", "signal", "interrupt", "hard"],
@@ -71,6 +72,7 @@ def inside(run_python: Run) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow  # the test above installs from inside, too
 def test_install_from_inside_a_program(inside: dict[str, Any]) -> None:
     assert not inside["loaded by install"]
     assert inside["area"] == "StagingArea"

@@ -41,7 +41,8 @@ def contrib_parts(request: pytest.FixtureRequest, legacy_run: Run, try_contrib: 
     return {line.split()[0]: line for text in printed.values() for line in text.splitlines()}
 
 
-# More cells, layers, optimizers and metrics of tf.contrib: some of each stay.
+# More cells, layers, optimizers and metrics of tf.contrib. The programs above have parts of it, too.
+@pytest.mark.slow
 @pytest.mark.matrix_cases(
     r"(?!("
     r"crf_log_likelihood|bahdanau_attention|seq2seq_beam_search_with_attention|nas_cell|lookup_tables|"

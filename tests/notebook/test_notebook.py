@@ -146,6 +146,7 @@ def test_a_program_has_no_shell() -> None:
     assert current_run() is None and shown_line(__file__, 1) is None
 
 
+@pytest.mark.slow  # the tests above run such cells
 def test_the_cells_of_the_page_run_as_a_notebook_file(tmp_path: Path) -> None:
     cells = re.findall(r"^```text\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     notebook = new_notebook(cells=[new_code_cell(cell) for cell in cells])

@@ -19,6 +19,7 @@ import staging_tf1 as staging
 from staging_tf1.sources import ArraySource
 
 
+@pytest.mark.slow_cases(".*-(sparse|map get any|map incomplete|map peek|barrier|accumulator)")
 @pytest.mark.thinned
 @pytest.mark.parametrize("op", [*ENDS, *HANGS])
 @pytest.mark.parametrize("kind", ["StagingSession", "start"])

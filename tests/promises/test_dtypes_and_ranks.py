@@ -81,6 +81,7 @@ def delivered(how: str, arrays: dict[str, Any]) -> tuple[dict[str, list[Any]], s
     return got, pipeline.plan.one_by_one
 
 
+@pytest.mark.slow_cases("(u?int[24]|float8_.*|qu?int.*)-.*")
 @pytest.mark.parametrize(("name", "how"), some_of([(name, how) for name in DTYPES for how in WAYS]))
 def test_records_arrive_or_are_refused_by_name(name: str, how: str) -> None:
     dtype = np.dtype(tf.as_dtype(name).as_numpy_dtype)

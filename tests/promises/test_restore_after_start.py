@@ -254,6 +254,8 @@ def test_what_is_set_in_a_session_decides(
         check(kind, program, run, do, BEFORE if position is None else position, str(tmp_path / "model"))
 
 
+# test_what_is_set_in_a_session_decides has these kinds.
+@pytest.mark.slow_cases(".*-(shuffled|stream with a state|two pipelines|.* a dataset|.* in lockstep|three threads)-.*")
 @pytest.mark.thinned
 @pytest.mark.parametrize("event", ["restore", "load"])
 @pytest.mark.parametrize("kind", KINDS)
