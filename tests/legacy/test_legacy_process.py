@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from forked import ForkServer
 from legacy_support import PROMISES, Run, last_json
+from load import slowdown
 
 
 def test_surroundings_are_those_of_plain_python(run_python: Run, staging_run: Run) -> None:
@@ -145,7 +146,7 @@ def test_start_up_costs_at_most_half_a_second(run_python: Run, staging_run: Run,
     program.write_text("")
 
     def seconds(run: Run) -> float:
-        # Processor time, because wall time includes other work of the machine.
+        # Processor time, because wall time includes other work of the machine. On shared cores it grows, too.
         times = []
         for _ in range(3):
             start = _children_secs()
@@ -153,7 +154,7 @@ def test_start_up_costs_at_most_half_a_second(run_python: Run, staging_run: Run,
             times.append(_children_secs() - start)
         return statistics.median(times)
 
-    assert seconds(staging_run) - seconds(run_python) < 0.5
+    assert seconds(staging_run) - seconds(run_python) < 0.5 * slowdown()
 
 
 def test_settings_survive_the_environment() -> None:
