@@ -200,16 +200,18 @@ def hashed_keys(
     array = one_per_record(caller, argument, keys, count, expected, kinds)
     if array.dtype.kind in "biu":
         return array.astype(np.uint64)
-    hashes: dict[Any, int] = {}
-    for key in array.tolist():
+    listed: list[Any] = array.tolist()
+    # One of each type, because a wrong one may have no hash.
+    for key in {type(key): key for key in listed}.values():
         arguments.instance(caller, argument, key, (str, bytes, int, np.integer), expected)
-    for key in set(array.tolist()):
+    hashes: dict[Any, int] = {}
+    for key in set(listed):
         data = key.encode(errors="surrogateescape") if isinstance(key, str) else key  # a file name
         if isinstance(data, bytes):
             hashes[key] = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
         else:
             hashes[key] = int(data) % 2**64
-    return np.fromiter((hashes[key] for key in array.tolist()), np.uint64, count)
+    return np.fromiter((hashes[key] for key in listed), np.uint64, count)
 
 
 def label_codes(caller: str, argument: str, labels: Any, count: int) -> np.ndarray[Any, Any]:
