@@ -154,6 +154,12 @@ def kept_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return str(request.param)
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cancel waits for each put that it wakes. A busy machine may take longer than the usual 20 ms."""
+    monkeypatch.setattr("staging_tf1.feed.sink_run._PATIENCE_SECS", 60.0)
+
+
 @pytest.fixture(scope="module")
 def quick_graphs() -> Iterator[None]:
     """Leave the graphs of a file as they are built, but not in `make soak`. Sessions with a config are as ever.

@@ -240,7 +240,7 @@ def test_a_task_that_stood_still_blames_nobody_and_ends_nothing(four: TestCluste
 
 
 # The default run has the signs of such a server in test_cluster_signs.py, and one that is gone for a while above.
-@pytest.mark.slow_cases("1-goes on")
+@pytest.mark.slow
 @pytest.mark.matrix_cases("(?!1-goes on).*")
 @pytest.mark.parametrize(
     ("server", "how"),

@@ -107,7 +107,7 @@ COUNTERS, COUNTED_STEPS = 3, 60
 @pytest.mark.parametrize(
     ("share", "use_resource"), [*MODELS[:2], *(pytest.param(*each, marks=long_form) for each in MODELS[2:])]
 )
-@pytest.mark.slow_cases("static-False")
+@pytest.mark.slow
 @pytest.mark.matrix_cases("(?!(static-False)$).*")
 def test_nothing_is_lost_or_twice_when_the_server_is_killed_while_it_saves(
     make_cluster: Callable[..., TestCluster], tmp_path: Path, share: str, use_resource: bool

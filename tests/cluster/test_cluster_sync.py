@@ -111,7 +111,7 @@ def test_shares_of_unequal_length_end_together_and_the_rest_is_named(two: TestCl
 
 
 # test_no_step_begins_after_the_news_that_another_stream_has_ended has two such streams.
-@pytest.mark.slow_cases("last shortest.*")
+@pytest.mark.slow
 @pytest.mark.matrix_cases("(?!last shortest).*")
 @pytest.mark.parametrize(
     ("streams", "step_secs"),

@@ -168,7 +168,7 @@ def test_any_schedule_of_numbers_delivers_the_same_batches(way: str, schedule: l
         assert list(chain(*got)) == list(range(60))
 
 
-@pytest.mark.slow  # test_resume.py has threads and another number of them
+@pytest.mark.slow  # test_resume.py resumes with threads
 def test_a_checkpoint_with_autotune_resumes_with_a_number_and_back(tmp_path: Path) -> None:
     def part(count: int | None, num_threads: int) -> list[int]:
         got: list[int] = []

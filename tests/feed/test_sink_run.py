@@ -170,12 +170,6 @@ def test_what_has_ended_may_be_closed_again_and_is_not_cancelled_afterwards(grap
 # Cancelling.
 
 
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cancel waits for each put that it wakes. A busy machine may take longer than the usual 20 ms."""
-    monkeypatch.setattr("staging_tf1.feed.sink_run._PATIENCE_SECS", LIMIT_SECS)
-
-
 def stopped(puts: Sequence[Future[None]]) -> bool:
     """Whether all of them end, with `Stopped`."""
     return all(isinstance(put.exception(LIMIT_SECS), Stopped) for put in puts)

@@ -40,7 +40,6 @@ def report(ran: Any) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow  # test_legacy_process.py has children, and the test below the names
 def test_spawned_workers_children_threads_and_pickles(spawning: Any) -> None:
     report = last_json(spawning)
     assert report == {

@@ -73,7 +73,6 @@ def inside(run_python: Run) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow  # the test above installs from inside, too
 def test_install_from_inside_a_program(inside: dict[str, Any]) -> None:
     assert not inside["loaded by install"]
     assert inside["area"] == "StagingArea"
